@@ -54,7 +54,7 @@ class NotImported:
 
 @cache
 def import_declaring() -> Sequence[NotImported]:
-    """Import the modules in `MODULES`, and with `DISCOVER` those of the installed apps, once a process.
+    """Import the modules in `MODULES`, and with `DISCOVER` the modules of installed apps, once a process.
 
     Returns:
         The modules that fail. None keeps another one from being imported.

@@ -133,16 +133,16 @@ delete = _checked(dead_letters.delete_messages)
 resubmit = _checked(dead_letters.resubmit_message)
 move = _checked(dead_letters.move_messages)
 start_job = _checked(background_jobs.begin)
-jobs = _checked(background_jobs.look_all)
+jobs = _checked(background_jobs.get_jobs)
 cancel_job = _checked(background_jobs.cancel)
 
 # Consumers, and runs of workflows.
 consumers = _checked(processes.everybody)
 ping = _checked(processes.ping)
 ask = _checked(processes.ask)
-runs = _checked(workflow_runs.look_at_runs)
+runs = _checked(workflow_runs.list_runs)
 run = _checked(workflow_runs.run)
-steps = _checked(workflow_runs.look_at_steps)
+steps = _checked(workflow_runs.list_steps)
 
 __all__ = [
     "FailureGroup",

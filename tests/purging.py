@@ -3,21 +3,21 @@
 from typing import get_args
 
 from mq_django.conf import QueueConfig
-from mq_django.stores.background_jobs import Cursor, MessagePlace, delete_found, scan_place
+from mq_django.stores.background_jobs import Cursor, DeletableState, delete_found, scan_state
 from mq_django.stores.dead_letters import NO_STEP
 from mq_django.transport.connections import open_transport
 
 
-def purge(config: QueueConfig, *places: MessagePlace, limit: int = 1000) -> list[str]:
+def purge(config: QueueConfig, *places: DeletableState, limit: int = 1000) -> list[str]:
     """Delete what is ready or waits in some places, or in all, about `limit` messages of each; return the ids."""
     transport = open_transport("inspect", config.connection)
     ids: list[str] = []
-    for place in places or get_args(MessagePlace):
+    for place in places or get_args(DeletableState):
         left, cursor = limit, Cursor()
-        while left > 0 and (read := scan_place(config, transport, place, cursor, left)):
+        while left > 0 and (read := scan_state(config, transport, place, cursor, left)):
             source, found, cursor = read
             while found and left > 0:
                 some, found = found[:left], found[left:]
-                gone = delete_found(config, transport, source, some, NO_STEP._replace(place=place))
+                gone = delete_found(config, transport, source, some, NO_STEP._replace(state=place))
                 ids, left = ids + gone, left - len(gone)
     return ids

@@ -121,7 +121,7 @@ SCHEDULE = (
     "args",
 )
 #: What is called -> its argument -> a function of that argument's value.
-PLACES = {
+STATES = {
     "queues": {"name": lambda value: queues[value], "in": lambda value: value in queues},
     "topics": {"name": lambda value: topics[value], "in": lambda value: value in topics},
     "publish": {
@@ -314,7 +314,7 @@ def test_every_place_takes_any_value(mq_settings, handlers):
         TOPICS={"orders": {}},
         SCHEDULES={"nightly": {"cron": "0 3 * * *", "message": "m"}},
     )
-    calls = {f"{what}: {place}": call for what, places in PLACES.items() for place, call in places.items()}
+    calls = {f"{what}: {place}": call for what, places in STATES.items() for place, call in places.items()}
     assert wrong_of(calls, refused) == {}
 
 

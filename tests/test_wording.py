@@ -17,7 +17,7 @@ from tests.syntax_trees import nodes_of
 ROOT = Path(__file__).parent.parent
 EXCEPTIONS = Path(__file__).parent / "wording_exceptions.txt"
 SUFFIXES = {".py", ".pyi", ".lua", ".md", ".html", ".js"}
-PLACES = ["mq_django", "docs", "example_project", "README.md", "CONTRIBUTING.md", "SECURITY.md"]
+STATES = ["mq_django", "docs", "example_project", "README.md", "CONTRIBUTING.md", "SECURITY.md"]
 
 #: Parts of names, of files and in Python.
 NAMES = frozenset(
@@ -53,7 +53,7 @@ ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
 def files() -> Iterator[Path]:
-    for place in (ROOT / name for name in PLACES):
+    for place in (ROOT / name for name in STATES):
         inside = [place] if place.is_file() else sorted(place.rglob("*"))
         yield from (
             path for path in inside if path.suffix in SUFFIXES and not {"migrations", "node_modules"} & {*path.parts}
@@ -118,7 +118,7 @@ SAID = [
 
 def test_a_name_or_a_phrase_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.test_wording.ROOT", tmp_path)
-    monkeypatch.setattr("tests.test_wording.PLACES", ["code.py"])
+    monkeypatch.setattr("tests.test_wording.STATES", ["code.py"])
     for text, said in SAID:
         (tmp_path / "code.py").write_text(text)
         assert found() == {word: {"code.py"} for word in said}, text

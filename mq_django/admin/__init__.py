@@ -9,7 +9,7 @@ through its actions:
              -> topic_pages -> topic_log
              -> consumer_pages, outbox_page, schedule_pages, run_pages
 
-Permissions are those of the model `Queue`: to see queues, to see the data of messages, to operate queues, to purge
+The model `Queue` has the permissions: to see queues, to see the data of messages, to operate queues, to purge
 them. Each page names what it needs. Each action is a POST and is written into the admin's log; what cannot be undone
 asks first.
 

@@ -20,12 +20,12 @@ from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
-from mq_django.inspector.jobs import ACTIONS, BackgroundJob, JobPlace, What, pace_of
+from mq_django.inspector.jobs import ACTIONS, ActionableState, BackgroundJob, What, pace_of
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import MessagePlace
+from mq_django.stores.background_jobs import DeletableState
 
 # Background jobs as text: what they do, how far they are, and the fields of their forms.
 
@@ -74,7 +74,7 @@ def progress(found: BackgroundJob) -> str:
         ("purge", "finished"): _("Deleted: %(done)s messages."),
         ("purge", "cancelled"): _("Cancelled after %(done)s messages were deleted."),
     }
-    what = order.what if order.place == "dead" else "purge"
+    what = order.what if order.messages == "dead" else "purge"
     return sentences[what, found.state] % {"done": done, "target": escape(order.target)[:160]}
 
 
@@ -85,14 +85,14 @@ def summary(found: BackgroundJob) -> str:
 
 def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return the filter of a job as text. Keys and errors may contain message data."""
-    criteria, place = found.order.criteria, found.order.place
+    criteria, state = found.order.criteria, found.order.messages
     all_of_them = {
         "dead": _("All dead letters at the start of the job."),
         "ready": _("Ready messages at the start of the job."),
         "delayed": _("Delayed messages at the start of the job."),
         "unhandled": _("Unhandled messages at the start of the job."),
         "parked": _("Parked messages at the start of the job."),
-    }[place]
+    }[state]
     if not criteria:
         return all_of_them
     name, error = criteria.group or ("", "")
@@ -107,7 +107,7 @@ def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     }
     known = {field: value for field, value in terms.items() if value}
     selected = filter_form.described(known, can_see_data=can_see_data)
-    return selected if place == "dead" else f"{all_of_them} {selected}"
+    return selected if state == "dead" else f"{all_of_them} {selected}"
 
 
 def read_rate(value: str) -> int:
@@ -134,61 +134,61 @@ def work_at_once(step: Callable[[str], float]) -> None:
         pass
 
 
-def partition_for(word: str) -> JobPlace:
+def partition_for(word: str) -> ActionableState:
     """Return the place in an address.
 
     Raises:
-        Http404: jobs are on no such place.
+        Http404: no jobs are on messages in this state.
     """
-    for place in get_args(JobPlace):
-        if word == place:
-            found: JobPlace = place
+    for state in get_args(ActionableState):
+        if word == state:
+            found: ActionableState = state
             return found
     raise Http404
 
 
 def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
     """Return the running jobs of a queue, for the overview and the queue's page."""
-    return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.place)} for job in found]
+    return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.messages)} for job in found]
 
 
-def job_line(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
+def job_line(page: Page, name: str, state: ActionableState) -> dict[str, Any]:
     """Return the summary of the job for the list of messages that it is on."""
-    found = jobs.look(name, place)
+    found = jobs.get_job(name, state)
     if found is None:
         return {}
     return {
         "job_line": summary(found),
         "job_runs": found.state == "running",
-        "job_url": page.url("job", name, place),
+        "job_url": page.url("job", name, state),
     }
 
 
 @needs(VIEW)
-def show(page: Page, name: str, place: str) -> HttpResponse:
+def show(page: Page, name: str, state: str) -> HttpResponse:
     """Show the running job of a place, or the last one."""
-    live_url = page.url("job_stats", name, place)
-    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, partition_for(place)))
+    live_url = page.url("job_stats", name, state)
+    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, partition_for(state)))
 
 
 @needs(VIEW)
-def stats(page: Page, name: str, place: str) -> HttpResponse:
+def stats(page: Page, name: str, state: str) -> HttpResponse:
     """Return the live parts of the page."""
-    return page.parts(PARTS, _context(page, name, partition_for(place)))
+    return page.parts(PARTS, _context(page, name, partition_for(state)))
 
 
 @needs(VIEW)
 def latest(page: Page, name: str) -> HttpResponse:
     """Go to the page of the running job, or the last one, whatever its place: an old address says none."""
-    found = max(jobs.look_all(name).values(), key=lambda job: (job.state == "running", job.since_ms), default=None)
-    return HttpResponseRedirect(page.queue_url(name) if found is None else page.url("job", name, found.order.place))
+    found = max(jobs.get_jobs(name).values(), key=lambda job: (job.state == "running", job.since_ms), default=None)
+    return HttpResponseRedirect(page.queue_url(name) if found is None else page.url("job", name, found.order.messages))
 
 
 @needs(VIEW, OPERATE)
-def cancel(page: Page, name: str, place: str) -> HttpResponse:
+def cancel(page: Page, name: str, state: str) -> HttpResponse:
     """Cancel the job, after confirmation."""
-    where, back_url = partition_for(place), page.url("job", name, place)
-    found = jobs.look(name, where)
+    where, back_url = partition_for(state), page.url("job", name, state)
+    found = jobs.get_job(name, where)
     if found is None or found.state != "running":
         return page.leave(back_url, _("No job is running."), messages.INFO)
     if not page.is_confirmed:
@@ -203,13 +203,13 @@ def cancel(page: Page, name: str, place: str) -> HttpResponse:
     return HttpResponseRedirect(back_url)
 
 
-def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
-    found, view = jobs.look(name, place), quick_stats(name)
+def _context(page: Page, name: str, state: ActionableState) -> dict[str, Any]:
+    found, view = jobs.get_job(name, state), quick_stats(name)
     frame = {
         "queue": name,
-        "tabs": tabs(page, name, place, view),
-        "list_url": page.url("messages", name, place),
-        "list_label": _("Back to the dead letters") if place == "dead" else _("Back to the messages"),
+        "tabs": tabs(page, name, state, view),
+        "list_url": page.url("messages", name, state),
+        "list_label": _("Back to the dead letters") if state == "dead" else _("Back to the messages"),
     }
     if found is None:
         return {"job": None, "summary": _("There is no job."), **frame}
@@ -224,7 +224,7 @@ def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
         "job_max": str(max(1, found.total)),
         "summary": summary(found),
-        "cancel_url": page.url("job_cancel", name, place),
+        "cancel_url": page.url("job_cancel", name, state),
         **frame,
     }
 
@@ -274,60 +274,60 @@ class Preview:
 
 
 @needs(VIEW, OPERATE)
-def act_on_all(page: Page, name: str, place: str, what: str) -> HttpResponse:
+def act_on_all(page: Page, name: str, state: str, what: str) -> HttpResponse:
     """Begin a job on all messages of a place that match."""
-    where = partition_for(place)
+    where = partition_for(state)
     for action in ACTIONS[where]:
         if action == what:
-            return _delete_all(page, name=name, place=where) if what == DELETE else _act(page, name, where, action)
+            return _delete_all(page, name=name, state=where) if what == DELETE else _act(page, name, where, action)
     raise Http404
 
 
 @needs(VIEW, OPERATE, PURGE)
-def _delete_all(page: Page, name: str, place: JobPlace) -> HttpResponse:
-    return _act(page, name, place, "delete")
+def _delete_all(page: Page, name: str, state: ActionableState) -> HttpResponse:
+    return _act(page, name, state, "delete")
 
 
 @needs(VIEW)
-def old_purge(page: Page, name: str, place: str) -> HttpResponse:
+def old_purge(page: Page, name: str, state: str) -> HttpResponse:
     """Go from the old address of a purge to its question."""
-    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(place), DELETE) + page.query)
+    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(state), DELETE) + page.query)
 
 
-def _act(page: Page, name: str, place: JobPlace, what: What) -> HttpResponse:
-    fields = FIELDS_OF_DEAD if place == "dead" else FIELDS
+def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
+    fields = FIELDS_OF_DEAD if state == "dead" else FIELDS
     filter_form.refuse_others(page, *fields, "until", "rate", *([TARGET] if what == MOVE else []))
     criteria = filter_form.criteria(page)
     if not page.is_confirmed:
-        return _ask(page, name, place, what, _preview(page, name, place, criteria))
+        return _ask(page, name, state, what, _preview(page, name, state, criteria))
     rate, until = read_rate(filter_form.given(page, "rate") or ""), filter_form.given(page, "until") or ""
-    if place != "dead":
+    if state != "dead":
         if not (until.isdecimal() and len(until) < 16):
             raise InvalidFilter(_("The time of the preview is missing."))
         until = f"{until}-0"
     target = chosen_target(page, name) if what == MOVE else ""
     # The log of the admin has the number that the user was asked about.
-    found = _preview(page, name, place, criteria)
+    found = _preview(page, name, state, criteria)
     who = escape(page.request.user.get_username())
-    begun = jobs.begin(name, what, place, who=who, criteria=criteria, until=until, rate=rate, target=target)
+    begun = jobs.begin(name, what, state, who=who, criteria=criteria, until=until, rate=rate, target=target)
     if begun.word == "nothing":
-        return _nothing(page, name, place)
+        return _nothing(page, name, state)
     if begun.word == "busy":
         return page.leave(
-            page.url("job", name, place), _("Another job is running. Wait until it finishes, or cancel it.")
+            page.url("job", name, state), _("Another job is running. Wait until it finishes, or cancel it.")
         )
-    _log(page, name, place, what, found, target, rate)
+    _log(page, name, state, what, found, target, rate)
     if begun.total <= AT_ONCE and not rate:
-        work_at_once(lambda worker: work_here(name, worker, place))
-    return HttpResponseRedirect(page.url("job", name, place))
+        work_at_once(lambda worker: work_here(name, worker, state))
+    return HttpResponseRedirect(page.url("job", name, state))
 
 
-def _log(page: Page, name: str, place: JobPlace, what: What, found: Preview, target: str, rate: int) -> None:
+def _log(page: Page, name: str, state: ActionableState, what: What, found: Preview, target: str, rate: int) -> None:
     description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which = f" where {description}" if description else ""
     limit, where = "up to " if found.at_most else "", f" to {target}" if target else ""
-    verb = what if place == "dead" else "purge" if place == "ready" else "cancel"
-    named = "dead letters" if place == "dead" else f"{place} messages"
+    verb = what if state == "dead" else "purge" if state == "ready" else "cancel"
+    named = "dead letters" if state == "dead" else f"{state} messages"
     page.log(name, f"Began to {verb} {limit}{text.number(found.count)} {named}{where}{which}{most}")
 
 
@@ -343,13 +343,13 @@ def chosen_target(page: Page, name: str) -> str:
     return target
 
 
-def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> HttpResponse:
+def _ask(page: Page, name: str, state: ActionableState, what: What, found: Preview) -> HttpResponse:
     description, terms = filter_form.describe(page), filter_form.asked(page)
     if not found.count:
-        if not description or place == "dead":
-            return _nothing(page, name, place)
+        if not description or state == "dead":
+            return _nothing(page, name, state)
         return page.leave(
-            page.url("messages", name, place) + filter_form.query(page),
+            page.url("messages", name, state) + filter_form.query(page),
             _("No message matches the filter."),
             messages.INFO,
         )
@@ -357,10 +357,10 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
     return confirm_act(
         page,
         name,
-        place,
+        state,
         what,
         found.count,
-        act_url=page.url("act_on_all", name, place, what),
+        act_url=page.url("act_on_all", name, state, what),
         fields=[("until", found.until), *terms.items()],
         listed=[
             *([text.visible(description, limit=1000)] if description else []),
@@ -373,17 +373,17 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
     )
 
 
-def _nothing(page: Page, name: str, place: JobPlace) -> HttpResponse:
+def _nothing(page: Page, name: str, state: ActionableState) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
     return page.leave(
-        page.url("messages", name, place), sentences.get(place) or _("There is nothing to cancel."), messages.INFO
+        page.url("messages", name, state), sentences.get(state) or _("There is nothing to cancel."), messages.INFO
     )
 
 
-def _preview(page: Page, name: str, place: JobPlace, criteria: Filter) -> Preview:
-    if place == "dead":
+def _preview(page: Page, name: str, state: ActionableState, criteria: Filter) -> Preview:
+    if state == "dead":
         return _preview_of_dead(page, name, criteria)
-    return _preview_of(quick_stats(name), place, criteria)
+    return _preview_of(quick_stats(name), state, criteria)
 
 
 def _preview_of_dead(page: Page, name: str, criteria: Filter) -> Preview:
@@ -398,14 +398,14 @@ def _preview_of_dead(page: Page, name: str, criteria: Filter) -> Preview:
     return Preview(found.count, True, found.until)
 
 
-def _preview_of(view: QueueView, place: MessagePlace, criteria: Filter) -> Preview:
+def _preview_of(view: QueueView, state: DeletableState, criteria: Filter) -> Preview:
     until = str(view.now_ms + 1)
     if view.parts:
-        found = [_preview_of(part, place, criteria) for part in view.parts if part.own(place)]
+        found = [_preview_of(part, state, criteria) for part in view.parts if part.own(state)]
         examples = [example for each in found for example in each.examples]
         return Preview(sum(each.count for each in found), any(each.at_most for each in found), until, examples)
-    read = list_messages(view.name, place, criteria, limit=PREVIEWED, with_log=False)
-    count = view.own(place) if read.after else len(read.rows)
+    read = list_messages(view.name, state, criteria, limit=PREVIEWED, with_log=False)
+    count = view.own(state) if read.after else len(read.rows)
     # Of others, the id is a unique key, which may contain data.
     examples = [row.id for row in read.rows if not row.ref.startswith(UNIQUE_PREFIX)]
     return Preview(count, bool(read.after and criteria), until, examples)
@@ -414,7 +414,7 @@ def _preview_of(view: QueueView, place: MessagePlace, criteria: Filter) -> Previ
 def confirm_act(
     page: Page,
     name: str,
-    place: MessageState,
+    state: MessageState,
     what: str,
     count: int,
     *,
@@ -427,7 +427,7 @@ def confirm_act(
     inputs: Sequence[Mapping[str, Any]] = (),
 ) -> HttpResponse:
     """Render the confirmation page of an action on messages, of which there are `count`, or at most as many."""
-    title, sentence, button = _question(name, place, what, count)
+    title, sentence, button = _question(name, state, what, count)
     if what == MOVE:
         inputs = [_target_input(name), *inputs]
     number = text.number(count)
@@ -437,9 +437,9 @@ def confirm_act(
         title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
         " ".join([sentence, *more]),
         button,
-        tab=place,
+        tab=state,
         act_url=act_url,
-        back_url=page.url("messages", name, place) + filter_form.query(page),
+        back_url=page.url("messages", name, state) + filter_form.query(page),
         fields=fields,
         listed=listed,
         unlisted=unlisted,
@@ -448,7 +448,7 @@ def confirm_act(
     )
 
 
-def _question(name: str, place: MessageState, what: str, count: int) -> tuple[str, str, str]:
+def _question(name: str, state: MessageState, what: str, count: int) -> tuple[str, str, str]:
     """Return the title, the sentence and the button of the confirmation page of an action."""
     deleted = _("Deleted messages cannot be restored and are never handled.")
     if what == CANCEL:
@@ -456,17 +456,17 @@ def _question(name: str, place: MessageState, what: str, count: int) -> tuple[st
         sentence = ngettext(
             "It is deleted and will never be handled.", "They are deleted and will never be handled.", count
         )
-    elif place != "dead":
+    elif state != "dead":
         title = {
             "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
             "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
             "unhandled": ngettext("Cancel %(count)s unhandled message?", "Cancel %(count)s unhandled messages?", count),
             "parked": ngettext("Cancel %(count)s parked message?", "Cancel %(count)s parked messages?", count),
-        }[place]
+        }[state]
         sentences = [deleted, _("Pending messages are not deleted.")]
-        if place == "ready" and GROUP_SEPARATOR in name:
+        if state == "ready" and GROUP_SEPARATOR in name:
             sentences.append(_("Messages in the log of the topic stay: move the group to skip them."))
-        return title, " ".join(sentences), _button(DELETE if place == "ready" else CANCEL, count)
+        return title, " ".join(sentences), _button(DELETE if state == "ready" else CANCEL, count)
     elif what == REDRIVE:
         title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
         sentence = ngettext(

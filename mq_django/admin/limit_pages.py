@@ -185,7 +185,7 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
         "head_field": HEAD,
         "head_id": "" if head is None else _reference(head),
         "skip_url": page.url("line_skip", name, line) if head and head.can_be_skipped else "",
-        "redrive_url": page.url("line_redrive", name, line) if head and head.place == "dead" else "",
+        "redrive_url": page.url("line_redrive", name, line) if head and head.state == "dead" else "",
     }
 
 
@@ -216,7 +216,7 @@ def skip(page: Page, name: str, line: str) -> HttpResponse:
             head,
             _("Let the key go on without this message?"),
             _("The next messages of its key run before it. It stays a dead letter, and is out of order.")
-            if head.place == "dead"
+            if head.state == "dead"
             else _("The next messages of its key run before it. It stays where it is, and is handled out of order."),
             _("Yes, skip it"),
         )
@@ -238,7 +238,7 @@ def redrive(page: Page, name: str, line: str) -> HttpResponse:
     if found is None:
         return HttpResponseRedirect(page.queue_url(name))
     head = _seen_head(page, found)
-    if head is None or head.place != "dead":
+    if head is None or head.state != "dead":
         _say_changed(page, found)
     elif not page.is_confirmed:
         return _confirm(
@@ -331,7 +331,7 @@ def _state(head: LineHead) -> str:
         "dead": _("dead letter"),
         "gone": _("no longer exists"),
     }
-    return states[head.place]
+    return states[head.state]
 
 
 def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
@@ -341,16 +341,16 @@ def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
         "name": text.visible(head.name, limit=60),
         "state": _state(head),
         "consumer": text.visible(head.consumer, limit=60) if head.consumer else "",
-        "when": text.moment(head.due_ms if head.place == "delayed" else head.since_ms, now=now_ms),
+        "when": text.moment(head.due_ms if head.state == "delayed" else head.since_ms, now=now_ms),
         "attempt": text.number(head.attempt),
     }
 
 
 def _head_url(page: Page, name: str, head: LineHead) -> str:
     """Return the address of the page of a head, "" if it has none."""
-    if head.place == "gone":
+    if head.state == "gone":
         return ""
-    if head.place == "dead":
+    if head.state == "dead":
         return page.url("message", name, "dead", head.entry)
     if head.ref is not None:
         return page.url("message", name, "pending", text.to_url(name_of(head.ref)))
@@ -358,5 +358,5 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     member = head.entry if filter_form.without_unique(head.entry) == head.entry else head.id
     if filter_form.without_unique(member) != member:
         return ""
-    room = "delayed" if head.place == "delayed" else "unhandled"
-    return page.url("message", name, room, text.to_url(member.encode(errors="replace")))
+    state = "delayed" if head.state == "delayed" else "unhandled"
+    return page.url("message", name, state, text.to_url(member.encode(errors="replace")))

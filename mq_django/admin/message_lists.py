@@ -212,7 +212,7 @@ _KNOWN: Mapping[MessageState, Sequence[str]] = {
     **dict.fromkeys(get_args(WaitingState), (CANCEL,)),
     "dead": (REDRIVE, MOVE, DELETE),
 }
-#: The labels of that, and of what is done with all that match.
+#: The labels of the button, and of the action on all that match.
 _CHOSEN: Mapping[str, Promise] = {
     CANCEL: lazy("Cancel selected…"),
     REDRIVE: lazy("Redrive selected…"),
@@ -259,7 +259,7 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         total=total,
         is_later_page="after" in page.request.GET,
         **_actions(page, name, state, total, has_rows=has_rows, on=is_filtered),
-        **next((job_line(page, name, place) for place in ACTIONS if place == state), {}),
+        **next((job_line(page, name, acted) for acted in ACTIONS if acted == state), {}),
         **filter_form.shown(page, message_id=message_id, with_error=state == "dead"),
         **progress,
     )
@@ -342,7 +342,7 @@ def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows
     if not has_rows or not page.can(OPERATE):
         return context
     one, every = offered(name, state), []
-    for what in next((found for place, found in ACTIONS.items() if place == state), ()):
+    for what in next((found for acted, found in ACTIONS.items() if acted == state), ()):
         if (what == DELETE and not page.can(PURGE)) or (what == MOVE and MOVE not in one):
             continue
         words = _ALL["purge" if state == "ready" else CANCEL if state != "dead" else what]

@@ -34,9 +34,9 @@ from mq_django.inspector import actions, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import reason, why
 from mq_django.inspector.key_lines import line_hash
-from mq_django.inspector.message_lists import FoundMessageIn, Whereabouts, find_everywhere, get_message
+from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere, get_message
 from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
-from mq_django.inspector.queues import queue as look_at
+from mq_django.inspector.queues import queue as read_queue
 
 #: The form field that asks for the replacement of the process.
 FORCE = "force"
@@ -74,7 +74,7 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         return _gone(page, name, state)
     can_see_data = page.can(SEE_DATA)
     is_left = view.state in ("dead", "handled")
-    cause = None if is_left else explain.cause_of(view, look_at(name))
+    cause = None if is_left else explain.cause_of(view, read_queue(name))
     runs_ms = cause.ms if cause is not None and cause.kind == "running" else None
     first, last = _about(view, runs_ms)
     return page.render(
@@ -225,7 +225,7 @@ def _confirm(page: Page, name: str, view: MessageView, back_url: str) -> HttpRes
         listed=[text.visible(f"{view.name} {view.id}", limit=200)],
         dangerous=True,
         inputs=[force] if view.consumer else [],
-        look=(_("See where its handler is"), stacks_url) if view.consumer else None,
+        detail=(_("See where its handler is"), stacks_url) if view.consumer else None,
     )
 
 
@@ -241,7 +241,7 @@ MAX_NAMES = 10
 def find(page: Page) -> HttpResponse:
     """Find a message in all queues by its id, or by `u:` and its unique key."""
     message_id = page.request.GET.get("id", "").strip()[:MAX_TEXT]
-    search = Whereabouts(found=(), not_searched=(), errors={})
+    search = SearchResult(found=(), not_searched=(), errors={})
     if message_id.startswith(UNIQUE_PREFIX) and not page.can(SEE_DATA):
         page.say(messages.WARNING, _("You do not have permission to search by unique keys: they may contain data."))
     elif message_id:
@@ -275,12 +275,12 @@ def _found_row(page: Page, message_id: str, one: FoundMessageIn) -> dict[str, An
         "queue": one.queue,
         "queue_url": page.queue_url(one.queue),
         "url": "" if known is None else filter_form.message_url(page, one.queue, known),
-        "place": _place(one),
+        "state": _state_text(one),
         "when": text.moment(view.at_ms if isinstance(view, MessageView) else view.ms),
     }
 
 
-def _place(one: FoundMessageIn) -> str:
+def _state_text(one: FoundMessageIn) -> str:
     if isinstance(one.view, MessageView) and one.view.ending is not None:
         return ending_words(one.view.ending)
     return {
@@ -295,7 +295,7 @@ def _place(one: FoundMessageIn) -> str:
         "replaced": _("replaced by another with its unique key"),
         "result": _("its task has ended"),
         "log": _("in the log of the topic"),
-    }[one.place]
+    }[one.state]
 
 
 # Edit and resubmit a dead letter, group dead letters by error, and export them.

@@ -193,7 +193,7 @@ def _confirm(page: Page, what: str, database: str, destination: str, rows: list[
     if is_retry:
         title = ngettext("Publish %(count)s message?", "Publish %(count)s messages?", count)
         every, button = _("Publish all that was set aside?"), _("Yes, publish")
-        sentence = _("A relay tries to publish again. What Redis refuses again is set aside again.")
+        sentence = _("A relay tries to publish again. Rows that Redis refuses again are set aside again.")
     else:
         title = ngettext("Discard %(count)s message?", "Discard %(count)s messages?", count)
         every, button = _("Discard all that was set aside?"), _("Yes, discard")

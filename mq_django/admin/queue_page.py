@@ -30,7 +30,7 @@ PARTS = (
     "jobs",
     "problems",
     "tiles",
-    "place",
+    "position",
     "partitions",
     "charts",
     "names",
@@ -44,7 +44,7 @@ PARTS = (
 MAX_CONSUMERS = 500
 
 #: Parts that only some queues have.
-NOT_ALWAYS = ("place", "partitions", "limits", "keys", "schedules")
+NOT_ALWAYS = ("position", "partitions", "limits", "keys", "schedules")
 
 
 @needs(VIEW)
@@ -64,7 +64,7 @@ def stats(page: Page, name: str) -> HttpResponse:
 @needs(VIEW)
 def figures(page: Page, name: str) -> HttpResponse:
     """Show the charts of a queue as a table."""
-    view, activity = _look(page, name)
+    view, activity = _read(page, name)
     return page.render(
         "figures",
         _("Figures"),
@@ -76,10 +76,10 @@ def figures(page: Page, name: str) -> HttpResponse:
     )
 
 
-def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
+def _read(page: Page, name: str) -> tuple[QueueView, Activity]:
     span, of = charts.span_of(page), charts.name_of(page)
     if span not in charts.HOURS:
-        # Problems and rates are those of all names.
+        # Problems and rates are of all names.
         view = inspector.queue(name)
         return view, inspector.queue(name, of=of).activity if of else view.activity
     view = quick_stats(name, minutes=RECENT + 1)
@@ -87,7 +87,7 @@ def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:
-    view, activity = _look(page, name)
+    view, activity = _read(page, name)
     problems = [{"queue": name, "sentence": sentence(view, what), "what": what} for what in view.problems()]
     context = {
         "queue": name,
@@ -110,10 +110,10 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     if view.parts:
         context["partitions"] = [charts.queue_cells(page, part) for part in view.parts]
     if not view.error:
-        place = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
+        section = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
         scheduled = schedule_pages.section(page, name)
-        problems = place.pop("alarms", []) + scheduled.pop("alarms", []) + problems
-        context |= {**place, **limit_pages.section(page, name), **scheduled}
+        problems = section.pop("alarms", []) + scheduled.pop("alarms", []) + problems
+        context |= {**section, **limit_pages.section(page, name), **scheduled}
     summary = _("The queue needs attention.") if problems else _("No problems found.")
     return {**context, "problems": problems, "summary": summary}
 
@@ -248,10 +248,10 @@ OF_WHOLE = frozenset(
 )
 
 #: The lists of messages, of which each partition has its own.
-PLACES = frozenset({"ready", "pending", "delayed", "unhandled", "parked", "dead"})
+STATES = frozenset({"ready", "pending", "delayed", "unhandled", "parked", "dead"})
 
 #: The parameters of pages that are not about one message, which is in one partition.
-OF_LISTS = frozenset({"name", "place", "state", "what"})
+OF_LISTS = frozenset({"name", "state", "what"})
 
 
 def offered(route: str, view: View) -> View:
@@ -275,7 +275,7 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
     sentence = _("The queue “%(name)s” has partitions: choose one.") % {"name": name}
     if page.request.path.endswith(".json"):
         return JsonResponse({"error": sentence}, status=404)
-    view, place = quick_stats(name), kwargs.get("state", route)
+    view, section = quick_stats(name), kwargs.get("state", route)
     parts = []
     for part in view.parts:
         url = page.queue_url(part.name)
@@ -283,17 +283,17 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
             url = (
                 reverse(found.view_name, kwargs={**kwargs, "name": part.name}, current_app=found.namespace) + page.query
             )
-        parts.append((part.name, url, text.number(getattr(part, place)) if place in PLACES else ""))
+        parts.append((part.name, url, text.number(getattr(part, section)) if section in STATES else ""))
     return page.render(
         "partitions",
         _("Partitions"),
         # Nothing was changed.
         status=200 if page.request.method in {"GET", "HEAD"} else 400,
         queue=name,
-        tabs=tabs(page, name, place, view),
+        tabs=tabs(page, name, section, view),
         sentence=sentence,
         listed=parts,
-        actions=_actions(page, name) if place == "dead" and view.dead else [],
+        actions=_actions(page, name) if section == "dead" and view.dead else [],
     )
 
 

@@ -1,6 +1,6 @@
 """The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
 
-Colours are those of the style sheet, and each state is a word as well.
+Colours come from the style sheet, and each state is a word as well.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from mq_django.inspector.workflow_runs import STEP_STATES, StepLine
 SWEEPS = 4
 
 
-class GraphPlace(NamedTuple):
+class Cell(NamedTuple):
     """The place of a step: its column, and its row, which may be between two."""
 
     column: int
@@ -31,7 +31,7 @@ class GraphPlace(NamedTuple):
 class Layout(NamedTuple):
     """The places of all steps."""
 
-    places: Mapping[int, GraphPlace]
+    cells: Mapping[int, Cell]
     columns: int
     rows: int
 
@@ -55,8 +55,8 @@ def lay_out(before: Mapping[int, Sequence[int]]) -> Layout:
             rows = _rows(ordered)
             column.sort(key=lambda number, rows=rows: (_mean(rows, neighbours.get(number, ()), number), number))  # type: ignore[misc]
     rows = _rows(ordered)
-    places = {number: GraphPlace(column, rows[number]) for column, group in enumerate(ordered) for number in group}
-    return Layout(places, len(ordered), max(map(len, ordered), default=0))
+    cells = {number: Cell(column, rows[number]) for column, group in enumerate(ordered) for number in group}
+    return Layout(cells, len(ordered), max(map(len, ordered), default=0))
 
 
 def _columns(before: Mapping[int, Sequence[int]]) -> dict[int, int]:
@@ -150,35 +150,35 @@ def graph(steps: Sequence[StepLine], links: Mapping[int, NodeLink]) -> SafeStrin
         about=_("%(count)s steps, each to the right of those that it waits for. The table below has the same.")
         % {"count": text.number(count)},
         edges=format_html_join("", '<path class="mq-edge" d="{}"/>', ((path,) for path in _edges(known, layout))),
-        nodes=format_html_join("", "{}", ((_node(step, layout.places[step.number], links),) for step in steps)),
+        nodes=format_html_join("", "{}", ((_node(step, layout.cells[step.number], links),) for step in steps)),
     )
 
 
 def _edges(known: Mapping[int, StepLine], layout: Layout) -> Iterator[str]:
     for step in known.values():
-        to_x, to_y = _left(layout.places[step.number], step)
+        to_x, to_y = _left(layout.cells[step.number], step)
         for other in step.before:
-            x, y = _right(layout.places[other], known[other])
+            x, y = _right(layout.cells[other], known[other])
             middle = (x + to_x) // 2
             yield f"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}"
 
 
-def _corner(place: GraphPlace) -> tuple[int, int]:
-    return MARGIN + place.column * (WIDTH + GAP_X), MARGIN + round(place.row * (HEIGHT + GAP_Y))
+def _corner(cell: Cell) -> tuple[int, int]:
+    return MARGIN + cell.column * (WIDTH + GAP_X), MARGIN + round(cell.row * (HEIGHT + GAP_Y))
 
 
-def _left(place: GraphPlace, step: StepLine) -> tuple[int, int]:
-    x, y = _corner(place)
+def _left(cell: Cell, step: StepLine) -> tuple[int, int]:
+    x, y = _corner(cell)
     return (x + WIDTH // 2 - DOT if step.is_join else x), y + HEIGHT // 2
 
 
-def _right(place: GraphPlace, step: StepLine) -> tuple[int, int]:
-    x, y = _corner(place)
+def _right(cell: Cell, step: StepLine) -> tuple[int, int]:
+    x, y = _corner(cell)
     return (x + WIDTH // 2 + DOT if step.is_join else x + WIDTH), y + HEIGHT // 2
 
 
-def _node(step: StepLine, place: GraphPlace, links: Mapping[int, NodeLink]) -> SafeString:
-    x, y = _corner(place)
+def _node(step: StepLine, cell: Cell, links: Mapping[int, NodeLink]) -> SafeString:
+    x, y = _corner(cell)
     if step.is_join:
         return format_html('<circle class="mq-join" cx="{}" cy="{}" r="{}"/>', x + WIDTH // 2, y + HEIGHT // 2, DOT)
     state, task = step_word(step.state), escape(step.task) or "?"

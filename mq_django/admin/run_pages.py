@@ -71,7 +71,7 @@ def _context(page: Page) -> dict[str, Any]:
     state, name = asked.get("state", ""), asked.get("name", "").strip()[:MAX_TEXT]
     state = state if state in RUN_STATES else ""
     terms = {key: value for key, value in (("state", state), ("name", name)) if value}
-    found = workflow_runs.look_at_runs(state=state, name=name, after=asked.get("after", ""), limit=PER_PAGE)
+    found = workflow_runs.list_runs(state=state, name=name, after=asked.get("after", ""), limit=PER_PAGE)
     return {
         "tabs": sections(page, "workflows"),
         "summary": _summary(),
@@ -197,7 +197,7 @@ def _step_row(
 STEPS_PER_PAGE, EXAMPLES = 100, 10
 #: The most steps that are renewed while the page is open.
 LIVE_STEPS = 40
-#: What the object of a run is called in the admin's log, in front of its id. No queue has a space in its name.
+#: The name of a run's object in the admin's log, in front of its id. No queue has a space in its name.
 LOGGED = "run "
 
 
@@ -268,7 +268,7 @@ def steps(page: Page, run: str) -> HttpResponse:
     if view is None:
         return gone(page, run)
     state = asked.get("state", "") if asked.get("state") in STEP_STATES.values() else ""
-    found = workflow_runs.look_at_steps(
+    found = workflow_runs.list_steps(
         view, state=state, after=whole(asked.get("after", "0"), 10**9) or 0, limit=STEPS_PER_PAGE
     )
     terms = {"state": state} if state else {}

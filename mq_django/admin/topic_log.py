@@ -211,8 +211,8 @@ def seek(page: Page, name: str) -> HttpResponse:
         return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
     except UnknownGroup:
         return page.leave(page.queue_url(name), _("The group is not subscribed, so it cannot be moved."))
-    done = _("The group was moved to %(place)s. %(what)s")
-    page.say(messages.SUCCESS, done % {"place": said(position), "what": _will(preview)})
+    done = _("The group was moved to %(position)s. %(what)s")
+    page.say(messages.SUCCESS, done % {"position": said(position), "what": _will(preview)})
     more = "at least " if preview.more else ""
     counts = f"{more}{preview.replayed} messages again, {more}{preview.skipped} skipped"
     again = ", whose effects happen again" if repeats else ""
@@ -299,7 +299,7 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], position: Offset
     return confirm(
         page,
         name,
-        _("Move the group to %(place)s?") % {"place": said(position)},
+        _("Move the group to %(position)s?") % {"position": said(position)},
         " ".join(sentences),
         _("Yes, move it"),
         back_url=page.url("seek", name),

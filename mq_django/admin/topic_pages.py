@@ -29,7 +29,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     view = topics.topic(topic)
     found = view.group(group)
     return {
-        "place": facts(view, found),
+        "position": facts(view, found),
         "subscribed": found.subscribed,
         "seek_url": page.url("seek", name),
         "unsubscribe_url": page.url("unsubscribe", name),

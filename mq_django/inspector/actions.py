@@ -89,7 +89,7 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     """Pause a queue, and return whether it was running before.
 
     The admin and `mq status` show who paused it and why, until it is resumed. A queue that is paused already keeps what
-    it has. Of a queue with partitions all are paused.
+    it has. In a queue with partitions, all are paused.
 
     Args:
         name: the queue.

@@ -25,7 +25,7 @@ class RunningView:
     ms: int
 
 
-#: What runs handlers: the threads of a consumer, or the event loop with its places for coroutines.
+#: The threads of a consumer, or the slots of its event loop for coroutines.
 SlotKind = Literal["threads", "coroutines"]
 SLOT_KINDS: tuple[SlotKind, ...] = ("threads", "coroutines")
 
@@ -53,9 +53,9 @@ class ConsumerView:
     supervisor: str
     #: Milliseconds since its supervisor's last heartbeat; None when there was none.
     seen_ms_ago: int | None
-    #: What it or its supervisor was asked to do: "quiet", "stop", or "".
+    #: The request to it or its supervisor: "quiet", "stop", or "".
     asked: str
-    #: What its supervisor announces of it, and of itself.
+    #: The descriptions of it and of its supervisor, as the supervisor announces them.
     described: Mapping[str, Any]
     announced: Mapping[str, Any]
 

@@ -73,7 +73,7 @@ def groups(name: str) -> list[DeadGroup]:
 
 
 def _added(found: Sequence[DeadGroup]) -> list[DeadGroup]:
-    """Return the largest groups, with those of several partitions added up, and at the end all others as one."""
+    """Return the largest groups, added up over partitions, and at the end all others as one."""
     counts: Counter[FailureGroup | None] = Counter()
     newest: dict[FailureGroup | None, int] = {}
     for each in found:
@@ -140,7 +140,7 @@ class DeadCount:
     at_most: bool
 
 
-def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[MessageView]:
+def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[MessageView]:
     """Return the dead letters that match, newest first."""
     dead = _dead(name)
 
@@ -209,7 +209,7 @@ def count(name: str, *, until: str = "") -> DeadCount:
     """
     if parts := get_config().queue(name).parts:
         found = [count(part.name, until=until) for part in parts]
-        last = max((each.until for each in found), key=_place)
+        last = max((each.until for each in found), key=_entry_number)
         return DeadCount(until=last, count=sum(each.count for each in found), at_most=any(e.at_most for e in found))
     dead = _dead(name)
     if until and not is_entry(until):
@@ -221,7 +221,7 @@ def count(name: str, *, until: str = "") -> DeadCount:
     return DeadCount(until=newest[0][0] if newest else "", count=total, at_most=False)
 
 
-def _place(entry: str) -> tuple[int, ...]:
+def _entry_number(entry: str) -> tuple[int, ...]:
     return tuple(map(int, entry.split("-"))) if entry else ()
 
 
@@ -408,7 +408,7 @@ def check_target(name: str, target: str) -> QueueConfig:
     """
     config = get_config()
     if public_name(target) == public_name(name):
-        raise NotSupported(f"The dead letters are those of queue {name!r}: redrive them instead of moving them")
+        raise NotSupported(f"The dead letters belong to queue {name!r}: redrive them instead of moving them")
     if target in config.topics:
         raise NotSupported(
             f"{repr_of(target)} is a topic: dead letters are moved to a queue, or to one group of a topic"
@@ -466,7 +466,7 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
 
 
 def without_handler(target: str, names: Iterable[str]) -> list[str]:
-    """Return those of some names of messages for which no handler of a queue is registered in this project.
+    """Return the names, of some, for which no handler of a queue is registered in this project.
 
     It is empty if other programs handle the queue.
     """

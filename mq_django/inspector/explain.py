@@ -18,7 +18,7 @@ from mq_django.inspector.key_lines import LineHead, line_hash, line_of
 from mq_django.inspector.message_views import MessageView, moment_text, name_of
 from mq_django.inspector.problem_sentences import busy, duration, number, pause_details, period
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
-from mq_django.inspector.queues import queue as look_at
+from mq_django.inspector.queues import queue as read_queue
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import MAX_BEFORE
@@ -196,7 +196,7 @@ def reason(word: str) -> str:
     return known.get(word, word)
 
 
-#: What became of a message in the history of a queue, as a sentence with the time.
+#: Sentences about a message's outcome in the history of a queue, with the time.
 _ENDINGS: Mapping[Ending, str] = {
     "handled": "It was handled at {}.",
     "expired": "It was discarded at {}, because it had expired.",
@@ -219,7 +219,7 @@ def why_not_running(queue: str, view: MessageView) -> str:
     """
     if view.state in ("dead", "handled"):
         return ending_of(view)
-    return why(cause_of(view, look_at(queue)), name=view.name, can_see_data=True)
+    return why(cause_of(view, read_queue(queue)), name=view.name, can_see_data=True)
 
 
 def ending_of(view: MessageView) -> str:
@@ -295,8 +295,8 @@ def head_words(head: LineHead, now_ms: int) -> str:
         "dead": _("message %(id)s of the same key, which is a dead letter and holds the key."),
         "gone": _("message %(id)s of the same key, which no longer exists. The next check lets the key go on."),
     }
-    ms = (head.due_ms or now_ms) - now_ms if head.place == "delayed" else now_ms - (head.since_ms or now_ms)
-    return sentences[head.place] % {
+    ms = (head.due_ms or now_ms) - now_ms if head.state == "delayed" else now_ms - (head.since_ms or now_ms)
+    return sentences[head.state] % {
         "id": "…" if head.id.startswith(UNIQUE_PREFIX) else escape(head.id),
         "consumer": escape(head.consumer),
         "name": escape(head.name),
@@ -310,8 +310,8 @@ def _with_line(cause: Cause, said: str) -> str:
     if not cause.count:
         return said
     before = ngettext(
-        "%(count)s message of that key is before it.",
-        "%(count)s messages of that key are before it.",
+        "%(count)s message of its key is before it.",
+        "%(count)s messages of its key are before it.",
         cause.count,
     )
     return f"{said} {before % {'count': number(cause.count)}}"

@@ -16,11 +16,22 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import check_target
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
+from mq_django.stores.background_jobs import ACTIONS, ActionableState, BackgroundJob, BackgroundJobs, JobOrder, What
 from mq_django.stores.dead_letters import is_entry
 from mq_django.transport.connections import open_transport
 
-__all__ = ["ACTIONS", "BackgroundJob", "Begun", "JobPlace", "What", "begin", "cancel", "look", "look_all", "pace_of"]
+__all__ = [
+    "ACTIONS",
+    "ActionableState",
+    "BackgroundJob",
+    "Begun",
+    "What",
+    "begin",
+    "cancel",
+    "get_job",
+    "get_jobs",
+    "pace_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +41,14 @@ class Begun:
     word: Literal["begun", "nothing", "busy"]
     #: Messages that the job will check.
     total: int = 0
-    #: What look() finds it by.
+    #: get_job() finds it by this token.
     token: str = field(default="", compare=False)
 
 
 def begin(
     name: str,
     what: What,
-    place: JobPlace = "dead",
+    state: ActionableState = "dead",
     *,
     who: str,
     criteria: Filter = NOTHING,
@@ -47,18 +58,18 @@ def begin(
 ) -> Begun:
     """Start a job that redrives, moves or deletes the dead letters that match, or deletes other messages.
 
-    A queue can have a running job for each place of its messages. Of a queue with partitions each one that has messages
+    A queue can have a running job for each state of its messages. In a queue with partitions each one that has messages
     gets one, and they share the rate; none is started while any has one.
 
     Dead letters buried after the entry `until`, or after now, stay, so one that fails again is redriven only once.
     Other messages that were published at or after the time in ms in `until`, or after now, stay, by the clocks of their
-    publishers; and so do pending messages and, in a topic's log, those of other groups. A waiting message without a
-    time of publication is deleted: other programs may write such messages.
+    publishers; and so do pending messages and, in a topic's log, the messages of other groups. A waiting message
+    without a time of publication is deleted: other programs may write such messages.
 
     Args:
         name: the queue, or the group of a topic as `topic:group`.
-        what: `redrive`, `move` or `delete`; of a place other than `dead` only `delete`.
-        place: where the messages are.
+        what: `redrive`, `move` or `delete`; of a state other than `dead` only `delete`.
+        state: of the messages.
         who: the user who starts it.
         criteria: which messages.
         until: an entry id.
@@ -74,22 +85,24 @@ def begin(
     """
     if what == "move":
         check_target(name, target)
-    if what not in ACTIONS[place] or (place != "dead" and (criteria.error or criteria.group)):
+    if what not in ACTIONS[state] or (state != "dead" and (criteria.error or criteria.group)):
         raise InvalidFilter("Only dead letters have an error, and are redriven or moved")
-    counts, until = _counted(name, place, until)
+    counts, until = _counted(name, state, until)
     if not counts:
         return Begun("nothing")
-    if any(place in part.running() for part in _jobs(name)):
+    if any(state in part.running() for part in _jobs(name)):
         return Begun("busy")
-    order = JobOrder(place=place, what=what, criteria=criteria, until=until, target=target, who=who, token=new_token())
+    order = JobOrder(
+        messages=state, what=what, criteria=criteria, until=until, target=target, who=who, token=new_token()
+    )
     rate = -(-rate // len(counts))
     begun = [count for part, count in counts.items() if _open(part).begin(order, total=count, rate=rate)]
     return Begun("begun", sum(begun), order.token) if begun else Begun("busy")
 
 
-def _counted(name: str, place: JobPlace, until: str) -> tuple[dict[str, int], str]:
+def _counted(name: str, state: ActionableState, until: str) -> tuple[dict[str, int], str]:
     """Return how many messages each partition of a queue has there, without those that have none, and the bound."""
-    if place == "dead":
+    if state == "dead":
         found = dead_letters.count(name, until=until)
         counts, until = {name: found.count}, found.until
         if found.count and (parts := get_config().queue(name).parts):
@@ -99,12 +112,12 @@ def _counted(name: str, place: JobPlace, until: str) -> tuple[dict[str, int], st
             raise InvalidFilter(f"Not an entry id: {repr_of(until, 80)}")
         view = quick_stats(name)
         after_now = view.now_ms + 1
-        counts = {part.name: part.own(place) for part in view.each_part}
+        counts = {part.name: part.own(state) for part in view.each_part}
         until = f"{min(entry_ms(until.encode()) if until else after_now, after_now)}-0"
     return {part: count for part, count in counts.items() if count}, until
 
 
-def look_all(name: str, *, token: str = "") -> dict[JobPlace, BackgroundJob]:
+def get_jobs(name: str, *, token: str = "") -> dict[ActionableState, BackgroundJob]:
     """Return the running job of each place, or its last one; of partitions the sums over their jobs.
 
     The last ones are kept for a week. With the `token` of what was begun, return only that job.
@@ -118,17 +131,17 @@ def look_all(name: str, *, token: str = "") -> dict[JobPlace, BackgroundJob]:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    parts = [part.look() for part in _jobs(name)]
+    parts = [part.read() for part in _jobs(name)]
     found = {
-        place: [part[place] for part in parts if place in part and (not token or part[place].order.token == token)]
-        for place in get_args(JobPlace)
+        state: [part[state] for part in parts if state in part and (not token or part[state].order.token == token)]
+        for state in get_args(ActionableState)
     }
-    return {place: _together(jobs) for place, jobs in found.items() if jobs}
+    return {state: _together(jobs) for state, jobs in found.items() if jobs}
 
 
-def look(name: str, place: JobPlace = "dead", *, token: str = "") -> BackgroundJob | None:
-    """Return the running job of a place, or its last one, or None; see look_all()."""
-    return look_all(name, token=token).get(place)
+def get_job(name: str, state: ActionableState = "dead", *, token: str = "") -> BackgroundJob | None:
+    """Return the running job of a place, or its last one, or None; see get_jobs()."""
+    return get_jobs(name, token=token).get(state)
 
 
 def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
@@ -147,19 +160,19 @@ def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
     )
 
 
-def cancel(name: str, place: JobPlace = "dead") -> bool:
+def cancel(name: str, state: ActionableState = "dead") -> bool:
     """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running.
 
     Args:
         name: the queue.
-        place: the state of the messages that the job is on.
+        state: of the messages that the job is on.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    ended = [part.cancel(place) for part in _jobs(name)]
+    ended = [part.cancel(state) for part in _jobs(name)]
     return any(ended)
 
 
@@ -176,7 +189,7 @@ def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
 
 
 def _jobs(name: str) -> list[BackgroundJobs]:
-    """Return the jobs of a queue, or those of each of its partitions."""
+    """Return the jobs of a queue, or of each of its partitions."""
     return [_open(part.name) for part in get_config().queue(name).each_part]
 
 

@@ -22,7 +22,7 @@ from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import one_queue
 from mq_django.stores.dead_letters import fields_of, is_entry, text_of
-from mq_django.stores.line_store import NO_KEY, Skip, look_command, skip_head
+from mq_django.stores.line_store import NO_KEY, Skip, read_command, skip_head
 from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Transport, reply_or_raise
 
@@ -55,8 +55,8 @@ def noisy_keys(config: QueueConfig, transport: Transport) -> Sequence[KeyShare]:
     lines = Counter(map(whole, reply_or_raise(reply)[1::2]))
     most = [(line, count / lines.total()) for line, count in lines.items() if line is not None]
     shares = sorted((each for each in most if each[1] >= MIN_SHARE), key=lambda each: (-each[1], each[0]))[:MAX_NOISY]
-    looks = [look_command(config, line, count=1, max_bytes=MAX_BYTES) for line, _ in shares]
-    first = [reply_or_raise(reply)[4:6] for reply in (transport.pipeline(looks) if looks else ())]
+    commands = [read_command(config, line, count=1, max_bytes=MAX_BYTES) for line, _ in shares]
+    first = [reply_or_raise(reply)[4:6] for reply in (transport.pipeline(commands) if commands else ())]
     keys = [_of_entry(config.name, *found).key if found else None for found in first]
     return [KeyShare(key=key or "", hash=line, share=share) for key, (line, share) in zip(keys, shares, strict=True)]
 
@@ -68,7 +68,7 @@ MAX_LISTED = 20
 #: A field or body of more bytes is not read.
 MAX_BYTES = 32 * 1024
 
-HeadPlace = Literal[
+HeadState = Literal[
     "running",  # a consumer is handling it
     "held",  # a consumer holds it, and may run it: not all consumers announce what they run
     "fetched",  # a consumer holds it, and does not run it yet
@@ -79,7 +79,7 @@ HeadPlace = Literal[
     "dead",  # it is a dead letter
     "gone",  # it is nowhere: the next look at the line drops its token
 ]
-_WAITS: dict[bytes, HeadPlace] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
+_WAITS: dict[bytes, HeadState] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
 _SOURCES = {"0": "ready", "1": "front"}
 
 
@@ -89,7 +89,7 @@ class LineHead:
 
     #: Names it for skip(): see `lua/parts/tokens.lua`.
     token: str
-    place: HeadPlace
+    state: HeadState
     id: str
     name: str
     attempt: int
@@ -103,7 +103,7 @@ class LineHead:
     @property
     def can_be_skipped(self) -> bool:
         """Return whether its key can go on without it: it neither runs nor is about to."""
-        return self.place in ("delayed", "unhandled", "dead")
+        return self.state in ("delayed", "unhandled", "dead")
 
     @property
     def entry(self) -> str:
@@ -175,13 +175,13 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         view: the queue as it was read before; None: it is read if that is necessary.
     """
     config = _config(queue)
-    look = look_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
-    (reply,) = open_transport("inspect", config.connection).pipeline([look])
+    command = read_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
+    (reply,) = open_transport("inspect", config.connection).pipeline([command])
     now_ms, parked, tokens, listed, *rows = reply_or_raise(reply)
     split = 2 * listed
     waiting = [(member, _of_entry(queue, member, flat)) for member, flat in _rows(rows[:split], 2)]
     found = [_Token(*row) for row in _rows(rows[split:], 5)]
-    if view is None and any(token.place == b"pending" for token in found):
+    if view is None and any(token.state == b"pending" for token in found):
         view = quick_stats(queue)
     seen = [(_message(queue, token), token) for token in found]
     messages = [message for _, message in waiting] + [message for message, _ in seen]
@@ -225,7 +225,7 @@ class _Token(NamedTuple):
     """A token in the reply of `lines_look`."""
 
     token: bytes
-    place: bytes
+    state: bytes
     #: The consumer, or the due time.
     detail: bytes
     held_ms: int
@@ -239,7 +239,7 @@ def _rows(flat: list[Any], width: int) -> list[tuple[Any, ...]]:
 def _message(queue: str, token: _Token) -> MessageView:
     """Return what is known of the message of a token."""
     named = token.token[2:]
-    if token.place == b"dead":
+    if token.state == b"dead":
         fields = fields_of(token.found)
         key = fields.get(b"partitionkey")
         return MessageView(
@@ -248,7 +248,7 @@ def _message(queue: str, token: _Token) -> MessageView:
             attempt=whole(text_of(fields.get(b"deadattempts"))) or 1,
             key=None if key is None else text_of(key),
         )
-    if token.place in (b"due", b"unhandled"):
+    if token.state in (b"due", b"unhandled"):
         return _of_body(queue, *token.found)
     return _of_entry(queue, named, token.found)
 
@@ -286,26 +286,26 @@ def _without_data(message: Message) -> MessageView:
 
 
 def _head(message: MessageView, token: _Token, now_ms: int, view: QueueView | None) -> LineHead:
-    place, consumer, since_ms, entry = _WAITS.get(token.place, "gone"), "", None, token.token[2:]
-    if token.place == b"pending" and view is not None:
+    state, consumer, since_ms, entry = _WAITS.get(token.state, "gone"), "", None, token.token[2:]
+    if token.state == b"pending" and view is not None:
         consumer = token.detail.decode(errors="backslashreplace")
-        place, ms = _held(view, message, token, consumer)
+        state, ms = _held(view, message, token, consumer)
         since_ms = now_ms - ms
-    elif place == "dead" and is_entry(entry.decode(errors="replace")):
+    elif state == "dead" and is_entry(entry.decode(errors="replace")):
         since_ms = entry_ms(entry)
     return LineHead(
         token=token.token.decode(errors="backslashreplace"),
-        place=place,
+        state=state,
         id=message.id,
         name=message.name,
         attempt=message.attempt,
         consumer=consumer,
         since_ms=since_ms,
-        due_ms=score_ms(token.detail) if place == "delayed" else None,
+        due_ms=score_ms(token.detail) if state == "delayed" else None,
     )
 
 
-def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadPlace, int]:
+def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadState, int]:
     """Return whether a pending message runs, and for how long it is so, in ms."""
     source = _SOURCES.get(token.token[:1].decode(errors="replace"), "ready")
     ref = f"{source}.{ref_of(token.token[2:])}"

@@ -47,14 +47,14 @@ def messages(
     """Return up to `limit` messages of a queue in a state that match, and the cursor at which the list goes on.
 
     Of ready, pending and waiting messages those that are next come first, of dead and handled ones the newest. A queue
-    with partitions has those of one after another.
+    with partitions has them partition by partition.
 
     Args:
         name: the queue, or the group of a topic as `topic:group`.
         state: any but "log", see in_log().
         where: which messages.
         after: the cursor at the end of the list before.
-        limit: the most messages.
+        limit: maximum messages.
         with_log: whether the ready messages of a group include the ones in the log of its topic.
 
     Raises:
@@ -70,7 +70,7 @@ def messages(
         more = f"{at}/{found.after}" if found.after else f"{at + 1}/" if at + 1 < len(parts) else ""
         return Scanned(found.rows, found.scanned, more)
     if state == "dead":
-        return dead_letters.look_among(name, where, after=after, limit=limit)
+        return dead_letters.search_dead_letters(name, where, after=after, limit=limit)
     if state == "handled":
         history = _history(name)
         return scan(partial(_handled, history, where), where, after=after, limit=limit)
@@ -177,9 +177,9 @@ def find_handled(name: str, message_id: str) -> MessageView | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    for place in get_config().queue(name).partitions_for_id(message_id):
+    for partition in get_config().queue(name).partitions_for_id(message_id):
         try:
-            found = _history(place.name).find(message_id)
+            found = _history(partition.name).find(message_id)
         except WrongKeyType:
             # Another program uses the key, and the message may still be in another place.
             continue
@@ -340,7 +340,7 @@ def in_log(
         until: the last offset, or a time.
         newest_first: the order.
         after: the cursor at the end of the page before.
-        limit: the most messages.
+        limit: maximum messages.
 
     Raises:
         UnknownTopic: the topic is not configured.
@@ -407,7 +407,7 @@ class FoundMessageIn:
 
     #: A queue, a group as `topic:group`, or for its log a topic.
     queue: str
-    place: FoundIn
+    state: FoundIn
     view: MessageView | Ended | TaskEnding
 
     @property
@@ -417,7 +417,7 @@ class FoundMessageIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class SearchResult:
     """The result of a search over all queues."""
 
     found: Sequence[FoundMessageIn]
@@ -427,7 +427,7 @@ class Whereabouts:
     errors: Mapping[str, str]
 
 
-def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
+def find_everywhere(message_id: str, *, seconds: float) -> SearchResult:
     """Find a message by its id, or by `u:` and the unique key of a waiting message, in all places of all queues.
 
     Ready and pending messages are scanned only if no other place has it, for up to `seconds` in total.
@@ -447,8 +447,10 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
     transports = transports_of(configs)
     readers = [reader_of(config, transport) for config, transport in zip(configs, transports, strict=True)]
     lengths = [reader.length_commands() for reader in readers]
-    looks = [[*_look(reader, config, message_id)] for reader, config in zip(readers, configs, strict=True)]
-    replies = fan_out(transports, [[*look, *length] for look, length in zip(looks, lengths, strict=True)])
+    searches = [[*_find_commands(reader, config, message_id)] for reader, config in zip(readers, configs, strict=True)]
+    replies = fan_out(
+        transports, [[*search_commands, *length] for search_commands, length in zip(searches, lengths, strict=True)]
+    )
     errors = {
         config.name: str(error)
         for config, reply in zip(configs, replies, strict=True)
@@ -456,8 +458,8 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
     }
     # Of each queue: whether an index has it, and whether there is something to scan.
     asked = [
-        (any(map(_is_hit, reply[: len(look)])), any(map(_is_hit, reply[len(look) :])))
-        for look, reply in zip(looks, replies, strict=True)
+        (any(map(_is_hit, reply[: len(search_commands)])), any(map(_is_hit, reply[len(search_commands) :])))
+        for search_commands, reply in zip(searches, replies, strict=True)
     ]
     hits = [config for config, (is_hit, _) in zip(configs, asked, strict=True) if is_hit]
     found: list[FoundMessageIn] = []
@@ -467,18 +469,18 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
         except StoreError as error:
             errors[config.name] = str(error)
     if message_id.startswith(UNIQUE_PREFIX) or any(one.is_current for one in found):
-        return Whereabouts(found=found, not_searched=[], errors=errors)
+        return SearchResult(found=found, not_searched=[], errors=errors)
     filled = [reader for reader, (_, is_filled) in zip(readers, asked, strict=True) if is_filled]
     # Its task has a result there, so the message is most likely there, too.
     known = {config.name for config in hits}
     filled.sort(key=lambda reader: reader.queue not in known)
     scanned = _Scan(message_id, filled, deadline)
-    return Whereabouts(
+    return SearchResult(
         found=[*scanned.found, *found], not_searched=scanned.not_searched, errors={**errors, **scanned.errors}
     )
 
 
-def _look(reader: StreamReader, config: QueueConfig, message_id: str) -> Iterator[Command]:
+def _find_commands(reader: StreamReader, config: QueueConfig, message_id: str) -> Iterator[Command]:
     """Yield the commands that ask the indexes of a queue."""
     keys = config.keys
     yield reader.find_command(message_id)
@@ -499,12 +501,12 @@ def _in_indexes(config: QueueConfig, message_id: str) -> Iterator[FoundMessageIn
     is_unique = message_id.startswith(UNIQUE_PREFIX)
     for view in in_indexes(name, message_id, by_unique=is_unique):
         is_handled = view.state == "handled"
-        yield FoundMessageIn(queue=name, place=view.state, view=view)
+        yield FoundMessageIn(queue=name, state=view.state, view=view)
     gone = ended(name, message_id)
     if gone is not None:
-        yield FoundMessageIn(queue=name, place=_ENDED[gone.state.value], view=gone)
+        yield FoundMessageIn(queue=name, state=_ENDED[gone.state.value], view=gone)
     if not is_handled and (task := _task(config, message_id)) is not None:
-        yield FoundMessageIn(queue=name, place="result", view=task)
+        yield FoundMessageIn(queue=name, state="result", view=task)
 
 
 _ENDED: Mapping[str, FoundIn] = {"expired": "expired", "replaced": "replaced"}
@@ -542,9 +544,9 @@ class _Scan:
         """Search until the message is found; return the names of what was not searched to its end."""
         while parts:
             left: list[tuple[str, _Read, str]] = []
-            for place, (name, read, after) in enumerate(parts):
+            for index, (name, read, after) in enumerate(parts):
                 if time.monotonic() > self._deadline:
-                    return sorted({each for each, *_ in (*left, *parts[place:])})
+                    return sorted({each for each, *_ in (*left, *parts[index:])})
                 onward = self._step(name, read, after)
                 if self.found:
                     return []
@@ -561,5 +563,5 @@ class _Scan:
             self.errors[name] = str(error)
             return ""
         for view in found.rows:
-            self.found.append(FoundMessageIn(queue=name, place=view.state, view=view))
+            self.found.append(FoundMessageIn(queue=name, state=view.state, view=view))
         return found.after

@@ -46,7 +46,7 @@ class MessageView:
     """A message, with the secrets in its texts replaced, and what its state says about it."""
 
     state: MessageState = "ready"
-    #: What finds it in its state again. One that begins with `u:` is a unique key, which may hold data.
+    #: Finds it in its state again. A reference that begins with `u:` is a unique key, which may hold data.
     ref: str = ""
     id: str
     #: Empty when it is not known.
@@ -82,7 +82,7 @@ class MessageView:
     tries: int = 0
     #: The raw bytes of a dead one that could not be decoded, with secrets replaced.
     raw: bytes = b""
-    #: What became of a handled one, when its handler started, and how many seconds it ran; None if unknown.
+    #: The outcome of a handled message, when its handler started, and how many seconds it ran; None if unknown.
     ending: Ending | None = None
     started_ms: int | None = None
     seconds: float | None = None
@@ -94,7 +94,7 @@ class MessageView:
 
 
 def name_of(ref: str) -> bytes:
-    """Return the bytes of a reference: those of a member need not be UTF-8."""
+    """Return the bytes of a reference: a member need not be UTF-8."""
     return ref.encode(errors="surrogateescape")
 
 

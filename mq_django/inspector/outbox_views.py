@@ -213,7 +213,7 @@ def _end(rows: QuerySet[Any], at_most: int) -> int | None:
 
 # The messages of an outbox, and what an operator does with those that were set aside.
 
-#: Rows that one statement changes: SQLite and MariaDB limit its parameters and locks.
+#: Rows that a statement changes: SQLite and MariaDB limit its parameters and locks.
 BATCH = 500
 
 
@@ -261,7 +261,7 @@ def page_of(
         destination: a queue or topic; "": all.
         set_aside: only those that were set aside, instead of those that wait.
         after: the number of the row before the first one; 0: there is none.
-        limit: the most messages.
+        limit: maximum messages.
     """
     rows = _chosen(database, destination, set_aside=set_aside).order_by("id")
     # Without it also the rows of numbers that no database gives.
@@ -283,7 +283,7 @@ def retry(database: str, rows: Collection[int] = (), *, destination: str = "") -
     Args:
         database: the alias of the database.
         rows: the numbers of their rows; none: all that were set aside.
-        destination: only those of a queue or topic; "": of all.
+        destination: only rows of this queue or topic; "": of all.
     """
     return _each(database, rows, destination, lambda chosen: chosen.update(batch=None, error="", failed_ms=None))
 

@@ -58,7 +58,7 @@ def limit_uses(
 ) -> list[LimitUse]:
     """Return the same of several queues, each of which has its transport: one round trip per server."""
     pipelines = [
-        [LineStore(config, transport).look_command(start, count)]
+        [LineStore(config, transport).read_command(start, count)]
         for config, transport in zip(configs, transports, strict=True)
     ]
     return [_use(reply) for (reply,) in fan_out(transports, pipelines)]

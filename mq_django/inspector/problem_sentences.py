@@ -251,7 +251,7 @@ def problems(
 
     Args:
         queues: their names, a group as "topic:group"; without names all.
-        thresholds: the figures above which there is a problem; None: those of MQ_DJANGO["THRESHOLDS"].
+        thresholds: the figures above which there is a problem; None: the figures of MQ_DJANGO["THRESHOLDS"].
         ignore: the kinds of problems to leave out.
 
     Raises:

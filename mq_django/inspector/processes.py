@@ -22,7 +22,7 @@ from mq_django.stores.control import StackRequests
 from mq_django.stores.members import Members
 from mq_django.transport.connections import open_transport
 
-#: What a consumer can be asked to do.
+#: The requests that a consumer accepts.
 Ask = Literal["quiet", "stop"]
 
 #: By queue and receipt: a message, and what its handler has reported last.
@@ -42,7 +42,7 @@ class RunningMessage:
     #: How long its handler has run, in ms.
     ms: int
     message: MessageView
-    #: What its handler has reported last.
+    #: The last report of its handler.
     progress: Progress | None = None
 
 

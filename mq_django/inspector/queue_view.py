@@ -11,7 +11,7 @@ from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
-from mq_django.stores.background_jobs import BackgroundJob, JobPlace
+from mq_django.stores.background_jobs import ActionableState, BackgroundJob
 from mq_django.stores.counters import TOOK, WAITED
 
 # Compute the activity of the last hour, day or week from counters. No access to Redis.
@@ -19,7 +19,7 @@ from mq_django.stores.counters import TOOK, WAITED
 #: Minutes that an `Activity` covers.
 WINDOW = 60
 
-#: What it counts.
+#: The kinds that it counts.
 HAPPENED = ("published", "handled", "retried", "buried")
 
 #: The upper bound of the first bucket of handling times and of latencies, in seconds.
@@ -215,7 +215,7 @@ Problem = Literal[
 ]
 
 
-#: Those that a queue with partitions has if one of them has it. The others are those of the sums.
+#: Causes that a queue with partitions has if one of them has it. The others are found from the sums.
 OF_PARTS: frozenset[Problem] = frozenset(
     {"unreadable", "unconsumed", "unattended", "paused", "late"},
 )
@@ -247,7 +247,7 @@ class Pause:
 
 
 #: Where messages of a queue are, as attributes of its view.
-PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
+STATES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,10 +319,10 @@ class QueueView:
         """Return ready + waiting + pending."""
         return self.ready + self.pending + self.delayed + self.unhandled + self.parked
 
-    def own(self, place: JobPlace) -> int:
-        """Return the number of its messages in a place, without those in the log of its topic."""
-        found: int = getattr(self, place)
-        return found - self.lag if place == "ready" else found
+    def own(self, state: ActionableState) -> int:
+        """Return the number of its messages in a state, without those in the log of its topic."""
+        found: int = getattr(self, state)
+        return found - self.lag if state == "ready" else found
 
     @property
     def alive(self) -> int:
@@ -399,7 +399,7 @@ class QueueView:
     def growth(self) -> int:
         """Return the growth of the queue in the last full minutes, 0 if it does not grow steadily.
 
-        It must grow in both halves of that time, so that bursts do not count. Half of the growth must be ready or
+        It must grow in both halves of the time, so that bursts do not count. Half of the growth must be ready or
         fetched, so that delayed messages do not count.
         """
         halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]

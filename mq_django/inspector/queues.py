@@ -11,15 +11,23 @@ from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.core.partitions import preferred
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, StoreError, UnknownQueue
-from mq_django.inspector.queue_view import PLACES, RECENT, Activity, QueueView, activity_of_days, counts
-from mq_django.inspector.statistics import counted, hours_of, look, look_closely, summed, with_blockers, with_fetched
+from mq_django.inspector.queue_view import RECENT, STATES, Activity, QueueView, activity_of_days, counts
+from mq_django.inspector.statistics import (
+    counted,
+    hours_of,
+    read_closely,
+    read_views,
+    summed,
+    with_blockers,
+    with_fetched,
+)
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names, shares
 from mq_django.transport.connections import node_of, open_transport, open_transports
 from mq_django.transport.sessions import Transport, reply_or_raise
 
-#: Counters that one page reads; with more of them, only the totals are read.
+#: Counters that a page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
 
 
@@ -78,7 +86,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
     config = get_config().queue(name)
     parts = config.each_part
     transports = transports_of(parts)
-    found, happened = look_closely(parts, transports, longest=MAX_COUNTERS, of=of)
+    found, happened = read_closely(parts, transports, longest=MAX_COUNTERS, of=of)
     views = _with_waits(list(map(_shown, parts, found)), parts, transports)
     return replace(summed(config, views), activity=happened)
 
@@ -139,7 +147,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     if minutes:
         return _looked_at([config], minutes=minutes)[0]
     parts = config.each_part
-    return summed(config, list(map(_shown, parts, look(parts, transports_of(parts), minutes=0))))
+    return summed(config, list(map(_shown, parts, read_views(parts, transports_of(parts), minutes=0))))
 
 
 def totals() -> Totals:
@@ -164,9 +172,9 @@ def totals() -> Totals:
         for _, what, _, count in chain.from_iterable(map(counts, days)):
             if what in happened:
                 happened[what] += count
-    views = list(map(_shown, configs, look(configs, transports_of(configs), minutes=0)))
-    places = [place for place in PLACES if place != "parked"]
-    waiting: Any = {place: sum(getattr(view, place) for view in views) for place in places}
+    views = list(map(_shown, configs, read_views(configs, transports_of(configs), minutes=0)))
+    states = [state for state in STATES if state != "parked"]
+    waiting: Any = {state: sum(getattr(view, state) for view in views) for state in states}
     return Totals(
         **happened,
         **waiting,
@@ -237,7 +245,9 @@ def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueVie
     """Return queues with what their messages wait for, and with the total activity of the last minutes."""
     parts = [part for config in configs for part in config.each_part]
     transports = transports_of(parts)
-    views = iter(_with_waits(list(map(_shown, parts, look(parts, transports, minutes=minutes))), parts, transports))
+    views = iter(
+        _with_waits(list(map(_shown, parts, read_views(parts, transports, minutes=minutes))), parts, transports)
+    )
     return [summed(config, list(islice(views, len(config.each_part)))) for config in configs]
 
 
@@ -260,7 +270,7 @@ class PartitionRow:
     """One partition."""
 
     view: QueueView
-    #: What stands in braces in its keys.
+    #: The text in braces in its keys.
     tag: str
     #: Host and port of the node that has it; "" without a cluster, and if that is not known.
     node: str

@@ -21,8 +21,8 @@ from mq_django.inspector.stream_reader import (
     Receipt,
     Source,
     StreamReader,
+    index_in,
     one_queue,
-    place_in,
 )
 from mq_django.stores.dead_letters import next_to, open_dead_letters
 from mq_django.transport import scripts
@@ -42,21 +42,21 @@ class RsmqReader(StreamReader):
         super().__init__(config, transport)
         self._vt_ms = config.vt * 1000
 
-    def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
-        """See StreamReader.look_command()."""
+    def read_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
+        """See StreamReader.read_command()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
         key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.jobs]
         return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
-        return self._ranked(self._keys.zset, where, place_in(after), limit, max_bytes)
+        return self._ranked(self._keys.zset, where, index_in(after), limit, max_bytes)
 
     def _is_ready(self, score: bytes) -> bool:
         return float(score) <= self.now_ms
 
     def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
-        keys, start = self._keys, place_in(after)
+        keys, start = self._keys, index_in(after)
         (reply,) = self._transport.pipeline([("HGETALL", keys.owners)])
         flat = reply_or_raise(reply)
         owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
@@ -133,9 +133,9 @@ class RsmqReader(StreamReader):
         score, body, history = self._stored(named)
         return None if score is None else self._waiting_view(state, named, named, score, body, history=history)
 
-    def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
-        if room != "delayed":
-            return super()._room_command(room, start, limit, max_bytes)
+    def _waiting_command(self, state: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
+        if state != "delayed":
+            return super()._waiting_command(state, start, limit, max_bytes)
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled]
         return scripts.command("rsmq_delayed", keys=key_names, args=[start, limit, max_bytes])

@@ -21,7 +21,7 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
 OLD_MS = 30_000
-#: Runs, ids and entries that one round trip reads.
+#: Runs, ids and entries that a round trip reads.
 READ = 200
 #: A longer value of an entry is not read: an id is shorter.
 MAX_BYTES = 256
@@ -120,7 +120,7 @@ def _listed(reader: RunReader, *, with_ended: bool) -> Iterator[list[str]]:
 
 
 def _problems(reader: RunReader, run_ids: Sequence[str], before_ms: int) -> Iterator[RunProblem]:
-    """Yield the problems of runs. Of a started step it is not known yet whether its message is gone."""
+    """Yield the problems of runs. Whether the message of a started step is gone is not known yet."""
     for run_id, fields in zip(run_ids, reader.fields(run_ids), strict=True):
         # A run that has ended is deleted after its time, and later from the list of all runs.
         state = fields.get("state", b"")
@@ -206,7 +206,7 @@ class _Search:
         self.dead: set[str] = set()
 
     def missing(self, message_ids: Iterable[str]) -> set[str]:
-        """Return those of the messages that are in no place, and about which there is no note. Keeps dead letters."""
+        """Return the messages, of some, that are nowhere in their queue, and about which there is no note."""
         left = self._not_indexed({*message_ids})
         for stream in self._keys.streams():
             left = self._not_in(stream, left)

@@ -17,7 +17,7 @@ from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.queue_view import (
     HAPPENED,
     NONE,
-    PLACES,
+    STATES,
     WINDOW,
     Activity,
     Blocker,
@@ -41,7 +41,7 @@ from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_r
 MAX_COUNTED = 10_000
 
 
-def look(
+def read_views(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, minutes: int
 ) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
@@ -51,7 +51,7 @@ def look(
     now_ms = clock.now_ms()
     hour, hours = now_ms // 3_600_000, minute_fields(now_ms // 60_000, minutes)
     readers = list(map(reader_of, configs, transports))
-    pipelines = [[reader.look_command(hour, *hours)] for reader in readers]
+    pipelines = [[reader.read_command(hour, *hours)] for reader in readers]
     replies = [reply for (reply,) in fan_out(transports, pipelines)]
     views = [_view(config, reply, now_ms, hours) for config, reply in zip(configs, replies, strict=True)]
     # A group is on the server of its topic.
@@ -72,7 +72,7 @@ def _stats(topics: Sequence[TopicConfig], transports: Sequence[Transport]) -> Se
         return [error] * len(topics)
 
 
-def look_closely(
+def read_closely(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, longest: int, of: str = ""
 ) -> tuple[list[QueueView | StoreError], Activity]:
     """Return the statistics of a queue, or of its partitions, and the activity of the last hour of all together.
@@ -82,7 +82,7 @@ def look_closely(
     """
     now_ms = clock.now_ms()
     hour = now_ms // 3_600_000
-    views = look(configs, transports, minutes=0 if len(configs) == 1 else WINDOW)
+    views = read_views(configs, transports, minutes=0 if len(configs) == 1 else WINDOW)
     readable_ones = [number for number, view in enumerate(views) if isinstance(view, QueueView)]
     if not readable_ones:
         return views, NONE
@@ -176,7 +176,7 @@ def counted(
 
 
 def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
-    """Return the view of a queue from those of its partitions; of a queue without partitions its own view.
+    """Return the view of a queue from its partitions' views; without partitions its own view.
 
     Counts are added up, and ages are the longest. Each consumer is listed once, with all that it runs. What differs
     between partitions is in `parts`.
@@ -188,7 +188,7 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
     pauses = [part.pause for part in known if part.pause is not None]
     blockers = [part.blocker for part in known if part.blocker is not None]
-    counts: Any = {name: sum(getattr(part, name) for part in known) for name in (*PLACES, "lag", "fetched")}
+    counts: Any = {name: sum(getattr(part, name) for part in known) for name in (*STATES, "lag", "fetched")}
     return QueueView(
         name=config.name,
         now_ms=max(part.now_ms for part in known),
@@ -212,7 +212,7 @@ def _most(found: Iterable[int | None]) -> int | None:
 
 
 def _activity(found: Sequence[Activity]) -> Activity:
-    """Return the totals. Times are not added up: whoever shows them adds up the counters first."""
+    """Return the totals. Times are not added up: pages add up the counters first."""
     first = found[0]
     steps = {what: zip(*(getattr(each, what) for each in found), strict=True) for what in HAPPENED}
     happened: Any = {what: tuple(map(sum, each)) for what, each in steps.items()}
@@ -439,7 +439,7 @@ def _full(view: QueueView) -> _Full | None:
 def _names(slots: Sequence[FullSlots]) -> Mapping[tuple[str, Receipt], str]:
     """Return the names of messages by queue and receipt, without those whose handlers have ended since."""
     receipts: dict[str, list[Receipt]] = {}
-    for queue, receipt in list(dict.fromkeys(map(_place, slots)))[:MAX_BLOCKERS]:
+    for queue, receipt in list(dict.fromkeys(map(_longest, slots)))[:MAX_BLOCKERS]:
         receipts.setdefault(queue, []).append(receipt)
     try:
         found = held(receipts)
@@ -449,13 +449,13 @@ def _names(slots: Sequence[FullSlots]) -> Mapping[tuple[str, Receipt], str]:
     return {(queue, receipt): view.name for queue in found for receipt, view in found[queue].items()}
 
 
-def _place(slots: FullSlots) -> tuple[str, Receipt]:
+def _longest(slots: FullSlots) -> tuple[str, Receipt]:
     return slots.queue, (slots.longest.source, slots.longest.entry)
 
 
 def _blocker(full: _Full, names: Mapping[tuple[str, Receipt], str]) -> Blocker | None:
     longest = full.longest
-    name = names.get(_place(longest))
+    name = names.get(_longest(longest))
     if name is None:
         return None
     threads = sum(consumer.threads or 0 for consumer in full.consumers)

@@ -47,7 +47,7 @@ Receipt = tuple[int, str]
 Body = bytes | int | None
 
 
-def place_in(cursor: str) -> int:
+def index_in(cursor: str) -> int:
     """Return the rank in a cursor of a sorted set; 0 if it is invalid."""
     cursor = cursor.removeprefix("priority.")
     return int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0
@@ -105,11 +105,11 @@ class StreamReader:
             return self._pending(where, after, limit, max_bytes)
         for waiting in get_args(WaitingState):
             if state == waiting:
-                return self._waiting(waiting, where, place_in(after), limit, max_bytes)
+                return self._waiting(waiting, where, index_in(after), limit, max_bytes)
         raise NotSupported("The log of a topic is read by in_log()")
 
     def _waiting(self, state: WaitingState, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows:
-        found = self._page(self._room_command(state, start, limit, max_bytes))
+        found = self._page(self._waiting_command(state, start, limit, max_bytes))
         handles = self._handles([member for member, _, _ in found])
         for rank, (member, score, body) in enumerate(found, start + 1):
             yield str(rank), self._waiting_view(state, handles.get(member, member), member, score, body, where)
@@ -121,9 +121,9 @@ class StreamReader:
         source, _, name = ref.partition(".")
         return next((self.entry(each, name_of(name)) for each in get_args(Source) if each == source), None)
 
-    def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
+    def _waiting_command(self, state: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
         keys = {"delayed": self._keys.due, "unhandled": self._keys.unhandled, "parked": self._keys.parked}
-        return self._page_command(keys[room], start, limit, max_bytes)
+        return self._page_command(keys[state], start, limit, max_bytes)
 
     def _page_command(self, key: str, start: int, limit: int, max_bytes: int) -> Command:
         args = [start, start + limit - 1, max_bytes]
@@ -187,7 +187,7 @@ class StreamReader:
         found = decode_body(body)
         return message_of(found, queue=self._queue, entry=member), history_of(found)
 
-    def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
+    def read_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
@@ -210,7 +210,7 @@ class StreamReader:
 
     def _ready_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
-            yield from self._ranked(self._keys.priority, where, place_in(after), limit, max_bytes)
+            yield from self._ranked(self._keys.priority, where, index_in(after), limit, max_bytes)
             return
         more = 1
         while more:
@@ -379,7 +379,7 @@ def _cursor(text: str) -> tuple[Source, str]:
 
 __all__ = ["NOTHING", "Filter", "Scanned", "scan"]
 
-#: Messages that one scan reads.
+#: Messages that a scan reads.
 MAX_SCANNED = 5000
 
 #: Messages read at a time.

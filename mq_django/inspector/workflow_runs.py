@@ -31,9 +31,9 @@ FIELDS = (
 )
 #: The field of a run with its latest failure: the step's number and the reason.
 FAILURE = "failure"
-#: Records of steps that one command reads.
+#: Records of steps that a command reads.
 RECORDS = 1000
-#: The most bytes of what a step publishes that are read. Of a larger one the task is not shown.
+#: Maximum bytes of a step's message that are read. The task of a larger message is not shown.
 MAX_BODY = 64 * 1024
 
 
@@ -167,7 +167,7 @@ def _with_scores(reply: Sequence[Any]) -> list[ListedRun]:
 
 # Runs of workflows for display.
 
-#: Runs that one call looks at, and those that one round trip reads.
+#: Runs that a call checks, and that a round trip reads.
 MAX_LOOKED, READ = 2000, 200
 
 #: The states of runs.
@@ -213,7 +213,7 @@ class RunView:
         return max(0, self.total - self.done - self.failed - self.skipped - self.started)
 
 
-def look_at_runs(*, state: str = "", name: str = "", after: str = "", limit: int) -> Scanned[RunView]:
+def list_runs(*, state: str = "", name: str = "", after: str = "", limit: int) -> Scanned[RunView]:
     """Return up to `limit` runs, the latest first, among the next MAX_LOOKED.
 
     Args:
@@ -339,14 +339,14 @@ def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
 
 # The steps of runs of workflows for display.
 
-#: Steps that one call looks at.
+#: Steps that a call checks.
 MAX_STEPS_LOOKED = 10_000
 #: Steps of which a list is shown as a graph, and the most edges of it.
 MAX_GRAPH, MAX_EDGES = 200, 2000
 #: Predecessors that a list shows.
 MAX_BEFORE = 1000
 
-#: What the states of steps in `lua/parts/flow_steps.lua` are called.
+#: Names of the states of steps in `lua/parts/flow_steps.lua`.
 STEP_STATES: Mapping[str, str] = {
     "F": "failed",
     "S": "started",
@@ -387,7 +387,7 @@ class StepLine:
         return max(0, self.ended_ms - self.began_ms) / 1000
 
 
-def look_at_steps(view: RunView, *, state: str = "", after: int = 0, limit: int) -> Scanned[StepLine]:
+def list_steps(view: RunView, *, state: str = "", after: int = 0, limit: int) -> Scanned[StepLine]:
     """Return up to `limit` steps by number, among the next MAX_LOOKED numbers; joins are left out.
 
     Args:
@@ -465,7 +465,7 @@ def graph_steps(view: RunView) -> list[StepLine] | None:
     before = _edges({step.number for step in states}, reader.followers(view.id, numbers))
     if before is None:
         return None
-    # A step that was added by another one, and waits for none of those that were added with it, follows that one.
+    # A step that another one added, and that waits for none of the steps added with it, follows the other one.
     for number, text in reader.added(view.id, numbers).items():
         for other in _numbers(text):
             if before.get(other) == [] and other != number:
@@ -508,9 +508,9 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
     for one in steps:
         if one.state == "failed" and one.message_id:
             with suppress(UnknownQueue):
-                for place in get_config().queue(one.queue).partitions_for_id(one.message_id):
-                    by_partition[place.name].append(one)
-    configs, asked = [get_config().queue(place) for place in by_partition], list(by_partition.values())
+                for partition in get_config().queue(one.queue).partitions_for_id(one.message_id):
+                    by_partition[partition.name].append(one)
+    configs, asked = [get_config().queue(partition) for partition in by_partition], list(by_partition.values())
     transports = open_transports("inspect", [config.connection for config in configs])
     pipelines = [
         [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]

@@ -19,7 +19,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.jobs import BackgroundJob, JobPlace
+from mq_django.inspector.jobs import ActionableState, BackgroundJob
 from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.queues import quick_stats
 from mq_django.management.message_verbs import SELECTING, filter_of, scans
@@ -36,14 +36,14 @@ MAX_COUNTED, EXAMPLES = 10_000, 5
 #: Names without a handler that a preview shows.
 MAX_NAMES = 5
 
-#: What `--errors` shows in place of a name for the dead letters of all further groups.
+#: Shown by `--errors` in place of a name for the dead letters of all further groups.
 OTHERS = "(others)"
 
-#: What each action has done.
+#: The past tense of each action.
 DONE = {"redrive": "redriven", "move": "moved", "delete": "deleted"}
 
 #: The columns of the table of jobs.
-_SHOWN = ("queue", "place", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
+_SHOWN = ("queue", "messages", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
 
 
 def redrive(options: Options, terminal: Terminal) -> VerbResult:
@@ -102,7 +102,7 @@ def purge(options: Options, terminal: Terminal) -> VerbResult:
         raise CommandError("Give the ids of messages, or --state.", returncode=2)
     if not options["dry_run"]:
         count, terms = quick_stats(queue).own(state), _filter_text(options)
-        which = f"those of the {count} {state} messages that match {terms}" if terms else f"{count} messages"
+        which = f"up to {count} {state} messages that match {terms}" if terms else f"{count} messages"
         confirm(options, f"This deletes {escape(which)}.")
     return _all(options, terminal, "delete", state)
 
@@ -132,7 +132,7 @@ def _filter_text(options: Options) -> str:
     return " and ".join(f"--{name} {text}" for name, text in texts.items())
 
 
-def _all(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace) -> VerbResult:
+def _all(options: Options, terminal: Terminal, what: jobs.What, state: ActionableState) -> VerbResult:
     """Do something with all messages that match, or show what would be done."""
     if options["dry_run"]:
         return _preview(options, terminal, what, state)
@@ -152,7 +152,7 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace)
         return result_of(Outcome(), done)
     if options["background"]:
         named = f"{begun.total} {_named(state)}"
-        which = named if criteria == NOTHING else f"those of {named} that match"
+        which = named if criteria == NOTHING else f"up to {named} that match"
         return VerbResult({"begun": True, "total": begun.total}, [f"started, {which}"])
     worker = f"mq-{token()}"
     try:
@@ -161,15 +161,15 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace)
         inspect.cancel_job(queue, state)
         terminal.report("cancelled")
     terminal.end_progress()
-    found = jobs.look(queue, state, token=begun.token)
+    found = jobs.get_job(queue, state, token=begun.token)
     outcome = Outcome() if found is None else Outcome(done=found.done, missing=found.missing, refused=found.refused)
     return result_of(outcome, done)
 
 
-def _follow(queue: str, state: JobPlace, terminal: Terminal, work: Callable[[], float], begun: str = "") -> None:
+def _follow(queue: str, state: ActionableState, terminal: Terminal, work: Callable[[], float], begun: str = "") -> None:
     """Show how far a job is until it ends. `work` returns the seconds until it is called again."""
     pause = 0.0
-    while (found := jobs.look(queue, state, token=begun)) is not None and found.state == "running":
+    while (found := jobs.get_job(queue, state, token=begun)) is not None and found.state == "running":
         paced = jobs.pace_of(found)
         left = f", about {paced[1] // 1000} s left" if paced else ""
         terminal.progress(found.looked, found.total, f"{_so_far(found)}{left}")
@@ -181,7 +181,7 @@ def _so_far(job: BackgroundJob) -> str:
     return f"{job.done} {DONE[job.order.what]}, {job.looked} of {job.total} scanned"
 
 
-def _preview(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace) -> VerbResult:
+def _preview(options: Options, terminal: Terminal, what: jobs.What, state: ActionableState) -> VerbResult:
     """Return how many messages match, and the first of them; of a move also those without a handler."""
     queue, where = options["queue"], filter_of(options, state=state)
     total, examples, counted, more, scanned = quick_stats(queue).own(state), list[MessageView](), 0, False, 0
@@ -245,13 +245,13 @@ def jobs_list(options: Options, _: Terminal) -> VerbResult:
 
 def jobs_watch(options: Options, terminal: Terminal) -> VerbResult:
     """Follow the job of a queue until it ends. Ctrl-C does not cancel it."""
-    queue, place = options["queue"], options["place"]
+    queue, state = options["queue"], options["state"]
     try:
-        _follow(queue, place, terminal, lambda: INTERVAL)
+        _follow(queue, state, terminal, lambda: INTERVAL)
     except KeyboardInterrupt:
         terminal.report("The job continues.")
     terminal.end_progress()
-    found = jobs.look(queue, place)
+    found = jobs.get_job(queue, state)
     if found is None:
         raise CommandError("There is no job.")
     more = "".join(f", {count} {word}" for word in ("missing", "refused") if (count := getattr(found, word)))
@@ -260,8 +260,8 @@ def jobs_watch(options: Options, terminal: Terminal) -> VerbResult:
 
 
 def jobs_cancel(options: Options, _: Terminal) -> VerbResult:
-    """Cancel the running job of a queue. What it has done stays."""
-    if not inspect.cancel_job(options["queue"], options["place"]):
+    """Cancel the running job of a queue. Its effects stay."""
+    if not inspect.cancel_job(options["queue"], options["state"]):
         raise CommandError("No job is running.")
     return VerbResult({"cancelled": True}, ["cancelled"])
 
@@ -270,7 +270,7 @@ def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
     paced = jobs.pace_of(job)
     return {
         "queue": queue,
-        **columns(job.order, "place what target? who"),
+        **columns(job.order, "messages what target? who"),
         "filter": job.order.criteria.as_dict(),
         **columns(job, "state scanned=looked total done missing refused rate? since_ms changed_ms worker?"),
         "left_s": None if paced is None else paced[1] // 1000,

@@ -18,7 +18,7 @@ from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector import dead_letters, explain
-from mq_django.inspector.message_lists import FoundMessageIn, TaskEnding, Whereabouts, find_message, messages
+from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, TaskEnding, find_message, messages
 from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
@@ -38,7 +38,7 @@ T = TypeVar("T")
 #: The states of the messages of a queue.
 STATES: tuple[MessageState, ...] = tuple(state for state in get_args(MessageState) if state != "log")
 
-#: Messages that one call returns at most.
+#: Messages that a call returns at most.
 BATCH = 500
 
 #: Seconds for which the ready and pending messages of all queues are searched.
@@ -47,7 +47,7 @@ SECONDS = 10.0
 #: The options that select messages, by their names in Python.
 SELECTING = ("name", "key", "since", "until", "error", "group")
 
-#: What became of a message, as a sentence with the time.
+#: Sentences about a message's outcome, with the time.
 _ENDS = {
     LookupState.EXPIRED: "It was discarded at {}, because it had expired.",
     LookupState.REPLACED: "It was replaced at {} by another message with its unique key.",
@@ -159,7 +159,7 @@ def _selects(options: Options) -> bool:
     return any(options[name] is not None for name in ("state", "after", *SELECTING))
 
 
-def _search(message_id: str) -> Whereabouts:
+def _search(message_id: str) -> SearchResult:
     """Return where a message is in all queues.
 
     Raises:
@@ -174,7 +174,7 @@ def _search(message_id: str) -> Whereabouts:
     raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def _found_in(queue: str, message_id: str) -> Whereabouts:
+def _found_in(queue: str, message_id: str) -> SearchResult:
     """Return where a message is in a queue or one of its partitions.
 
     Raises:
@@ -185,9 +185,9 @@ def _found_in(queue: str, message_id: str) -> Whereabouts:
     for part in config.partitions_for_name(key) if is_unique else config.partitions_for_id(message_id):
         found = find_message(part.name, message_id) or ended(part.name, message_id)
         if found is not None:
-            place: Any = found.state.value if isinstance(found, Ended) else found.state
-            one = FoundMessageIn(queue=part.name, place=place, view=found)
-            return Whereabouts(found=[one], not_searched=[], errors={})
+            state: Any = found.state.value if isinstance(found, Ended) else found.state
+            one = FoundMessageIn(queue=part.name, state=state, view=found)
+            return SearchResult(found=[one], not_searched=[], errors={})
     if is_unique:
         what = f"no waiting message with the unique key {escape(key)}"
         raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
@@ -195,7 +195,7 @@ def _found_in(queue: str, message_id: str) -> Whereabouts:
     raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def _left_out(search: Whereabouts) -> str:
+def _left_out(search: SearchResult) -> str:
     """Return what was not searched, as sentences; "" if everything was."""
     sentences = []
     if search.not_searched:
@@ -207,7 +207,7 @@ def _left_out(search: Whereabouts) -> str:
 
 def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
     """Return all that is known of a message in a place."""
-    row: dict[str, Any] = {"queue": one.queue, "place": one.place}
+    row: dict[str, Any] = {"queue": one.queue, "state": one.state}
     match one.view:
         case Ended() as gone:
             at = moment_text(gone.ms)
@@ -215,11 +215,11 @@ def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
                 **row,
                 "id": message_id,
                 "at": at,
-                "why": {"kind": one.place, "sentence": _ENDS[gone.state].format(at)},
+                "why": {"kind": one.state, "sentence": _ENDS[gone.state].format(at)},
             }
         case TaskEnding() as task:
             return {**row, "id": message_id, "name": task.name, "status": task.status, "at": moment_text(task.ms)}
-    if one.place == "log":
+    if one.state == "log":
         return {**row, **_short(one.view)}
     whole = inspect.get_message(one.queue, one.view.state, one.view.ref) or one.view
     (progress,) = progress_of([(one.queue, whole.id)])

@@ -71,7 +71,7 @@ class Ports(NamedTuple):
     """What the ports of a `runconsumer` serve."""
 
     health: Health
-    #: What measures, a `ProcessMetrics`; None without a port for metrics.
+    #: The measurer, a `ProcessMetrics`; None without a port for metrics.
     measured: Any
 
 

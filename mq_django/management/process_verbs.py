@@ -20,7 +20,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import MQError
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import LEVELS, DoctorFinding, counted
-from mq_django.inspector.doctor.report import AREAS, CODES, DoctorReport, look_at_project
+from mq_django.inspector.doctor.report import AREAS, CODES, DoctorReport, examine_project
 from mq_django.inspector.message_views import progress_line
 from mq_django.inspector.processes import WAIT, ProcessView, SupervisorView, ask_for_stacks, find_process, read_answer
 from mq_django.inspector.queue_view import QueueView
@@ -35,7 +35,7 @@ MIN_WIDTH, MAX_WIDTH = 60, 100
 
 #: The styles of levels in Django's palette.
 _STYLES = {"error": "ERROR", "warning": "WARNING", "note": "NOTICE"}
-#: What precedes the text of a finding: its level and code.
+#: The beginning of a finding's line: its level and code.
 _INDENT = " " * 16
 
 #: Loaded when it is needed: it needs the package prometheus-client.
@@ -198,7 +198,7 @@ def doctor(options: Options, terminal: Terminal) -> VerbResult | None:
     if options["health"] is not None:
         return _health(options)
     codes = set(options["only"] or CODES) - set(options["skip"] or ())
-    report = look_at_project(codes=codes, progress=lambda count: terminal.report(f"{count:,} keys scanned"))
+    report = examine_project(codes=codes, progress=lambda count: terminal.report(f"{count:,} keys scanned"))
     terminal.show(as_json(report), as_text(report, terminal.style))
     failing = LEVELS[: LEVELS.index(options["fail_level"]) + 1]
     if any(report.count(level) for level in failing):
@@ -213,7 +213,7 @@ def as_json(report: DoctorReport) -> dict[str, Any]:
         for area in AREAS.values()
         for finding in report.of_area(area)
     ]
-    return {"findings": findings, "looked_at": report.looked_at}
+    return {"findings": findings, "looked_at": report.checked}
 
 
 def as_text(report: DoctorReport, style: Style) -> Iterator[str]:
@@ -227,9 +227,9 @@ def as_text(report: DoctorReport, style: Style) -> Iterator[str]:
                 yield from _finding(finding, style, width)
             yield ""
     yield style.MIGRATE_HEADING("Looked at")
-    for area in filter(report.looked_at.get, AREAS.values()):
-        looks = report.looked_at[area]
-        yield from _wrapped(f"  {area}: {', '.join(looks)}", "    ", width)
+    for area in filter(report.checked.get, AREAS.values()):
+        checks = report.checked[area]
+        yield from _wrapped(f"  {area}: {', '.join(checks)}", "    ", width)
     if not report.findings:
         yield ""
         yield style.SUCCESS("Nothing to report.")
@@ -280,7 +280,7 @@ def _in_time(names: Sequence[str], seconds: float, *, housekeeping: bool) -> tup
     results: list[tuple[bool, str]] = []
     errors: list[Exception] = []
 
-    def look() -> None:
+    def ask() -> None:
         try:
             with within(seconds):
                 for name in names:
@@ -290,7 +290,7 @@ def _in_time(names: Sequence[str], seconds: float, *, housekeeping: bool) -> tup
             errors.append(error)
 
     # A daemon, so that the process may end before it.
-    thread = threading.Thread(target=look, name="mq_django health", daemon=True)
+    thread = threading.Thread(target=ask, name="mq_django health", daemon=True)
     thread.start()
     thread.join(seconds)
     if errors and (isinstance(errors[0], LookupError) or not isinstance(errors[0], MQError)):

@@ -141,13 +141,13 @@ def _skip(found: KeyLine, options: Options) -> VerbResult:
         if line.blocking is not None:
             now = f"the next messages wait for {head_words(line.blocking, line.now_ms)}"
         raise CommandError(f"Nothing was skipped, because the line has changed meanwhile: {now}")
-    said = f"skipped message {name}: it stays where it is ({head.place}), and is out of order from now on"
-    return VerbResult({"skipped": head.id, "place": head.place}, [said])
+    said = f"skipped message {name}: it stays where it is ({head.state}), and is out of order from now on"
+    return VerbResult({"skipped": head.id, "state": head.state}, [said])
 
 
 def _redrive(found: KeyLine, options: Options) -> VerbResult:
     head = _head(found)
-    if head.place != "dead":
+    if head.state != "dead":
         waits = f"The next messages wait for {head_words(head, found.now_ms)}"
         raise CommandError(f"There is no dead letter to redrive. {waits}")
     confirm(options, f"This redrives the dead letter {escape(head.id)}, before the other messages of its key.")
@@ -165,7 +165,7 @@ def _line_row(found: KeyLine) -> dict[str, Any]:
     return {
         **columns(found, "queue key? ordered parked tokens"),
         "first": [columns(message, "id name published_ms") for message in found.first],
-        "heads": [columns(head, "id name attempt place consumer? since_ms due_ms") for head in found.heads],
+        "heads": [columns(head, "id name attempt state consumer? since_ms due_ms") for head in found.heads],
     }
 
 
@@ -189,7 +189,7 @@ COUNTS = "ready pending delayed unhandled parked dead"
 #: What is counted of the messages that pass.
 PASSED = ("published", "handled", "retried", "buried")
 
-#: What the table shows as the name of the total of a queue.
+#: The name of a queue's total in the table.
 TOTAL = "(all)"
 
 #: The most hours: the counters are kept for a week.
@@ -206,7 +206,7 @@ _PROBLEMS = get_args(Problem)
 def status(options: Options, terminal: Terminal) -> VerbResult | None:
     """Show the number of messages by queue, or how queues are otherwise."""
     if not options["watch"] or terminal.as_json or not terminal.is_terminal:
-        return _look(options, terminal)
+        return _chosen(options, terminal)
     terminal.write(ENTER, ending="")
     try:
         while True:
@@ -219,11 +219,11 @@ def status(options: Options, terminal: Terminal) -> VerbResult | None:
         terminal.flush()
 
 
-def _look(options: Options, terminal: Terminal) -> VerbResult:
-    looks = {"check": _check, "rates": _rates, "partitions": _partitions}
+def _chosen(options: Options, terminal: Terminal) -> VerbResult:
+    forms = {"check": _check, "rates": _rates, "partitions": _partitions}
     if options["limits"]:
         return limits(options, terminal)
-    return next((look for name, look in looks.items() if options[name]), _status)(options)
+    return next((form for name, form in forms.items() if options[name]), _status)(options)
 
 
 def _left_out(options: Options) -> str:
@@ -235,7 +235,7 @@ def _draw(options: Options, terminal: Terminal) -> None:
     """Draw what there is over what was drawn before, cut to the size of the terminal."""
     width, height = shutil.get_terminal_size()
     try:
-        found = _look(options, terminal)
+        found = _chosen(options, terminal)
         lines = [*found.lines, *filter(None, (found.error, found.note))]
     except MQError as error:
         lines = [escape(str(error))]

@@ -33,7 +33,7 @@ MAX_LISTED = 5000
 #: The options of a schedule that are JSON.
 JSON_OPTIONS = ("data", "args", "kwargs")
 
-#: What precedes the names of the values of its options.
+#: The prefix of the names of its options' values.
 PREFIX = "schedule_"
 
 #: The columns of the table.

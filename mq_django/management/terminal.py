@@ -103,7 +103,7 @@ def _writable(out: OutputWrapper, text: str) -> str:
 #: Characters of a cell with data.
 MAX_DATA = 200
 
-#: What a cell without a value shows.
+#: The text of a cell without a value.
 EMPTY = "-"
 
 

@@ -67,7 +67,7 @@ def log(options: Options, _: Terminal) -> VerbResult:
 def seek(options: Options, _: Terminal) -> VerbResult:
     """Move a group of a topic to another position, while consumers run."""
     topic, group = _topic_and_group(options)
-    where = position(options["place"])
+    where = position(options["position"])
     preview, is_dry = inspected.preview(topic, group, where), options["dry_run"]
     if not is_dry:
         inspected.seek(topic, group, where, repeat=options["repeat"])

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.doctor import report
 from mq_django.inspector.doctor.findings import LEVELS
-from mq_django.inspector.jobs import JobPlace
+from mq_django.inspector.jobs import ActionableState
 from mq_django.inspector.problem_sentences import KINDS
 from mq_django.management import (
     job_verbs,
@@ -218,10 +218,10 @@ def threshold(name: str, what: str) -> Argument:
 JOB = (
     QUEUE,
     arg(
-        "place",
+        "state",
         "The messages that the job is on. Default: dead.",
         nargs="?",
-        choices=get_args(JobPlace),
+        choices=get_args(ActionableState),
         default="dead",
     ),
 )
@@ -237,7 +237,7 @@ JOBS = {
 #: A schedule.
 NAMED = (arg("name", "The name of the schedule."), arg("--queue", "Its queue. Default: default.", default="default"))
 
-#: What it is: its options, and their types. Django has a use of its own for `args`.
+#: Its options, and their types. Django has a use of its own for `args`.
 OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
     "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
@@ -295,7 +295,7 @@ TOPICS = {
     "seek": verb(
         topic_verbs.seek,
         GROUP,
-        arg("place", POSITION),
+        arg("position", POSITION),
         flag("--dry-run", "Only show how many messages would be delivered again or skipped."),
         REPEAT,
     ),

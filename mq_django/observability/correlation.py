@@ -29,7 +29,7 @@ from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 #: The headers of a request that may have its id. A response has the first, or the one of its request.
 REQUEST_HEADERS = ("X-Request-ID", "X-Correlation-ID")
-#: What records have without an id, because formats need a value.
+#: The id of records without one, because formats need a value.
 NO_ID = "-"
 
 _current: ContextVar[str | None] = ContextVar("mq_django_correlation_id", default=None)

@@ -228,7 +228,7 @@ DURATIONS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 PIPELINES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
-#: Parts of a second, about microseconds. Sums of binary fractions are exact, so those of several processes are the same
+#: Parts of a second, about microseconds. Sums of binary fractions are exact, so sums of several processes are the same
 #: in each order. Sums of other numbers differ in the last digit, and Prometheus takes a smaller one for a restart.
 FRACTIONS = 2**20
 

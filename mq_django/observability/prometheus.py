@@ -99,7 +99,7 @@ def metrics_view(
         token: at least 16 characters. None: for users only. The check `mq_django.E011` reports one that is too short,
             and the view then answers nobody with it.
         permission: as for `user.has_perm()`.
-        registry: the metrics to serve; by default those of queues. Another one may have `QueueCollector`, too.
+        registry: the metrics to serve; by default the metrics of queues. Another one may have `QueueCollector`, too.
 
     Raises:
         ConfigurationError: the token is not a str.

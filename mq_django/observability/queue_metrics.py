@@ -10,7 +10,7 @@ from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.errors import StoreError
 from mq_django.inspector.dead_letters import groups_of_queues
 from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
-from mq_django.inspector.queue_view import PLACES, QueueView
+from mq_django.inspector.queue_view import STATES, QueueView
 from mq_django.inspector.queues import overview, transports_of
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.stores.counters import TOOK, WAITED, Totals, read_totals
@@ -18,7 +18,7 @@ from mq_django.stores.schedules import MAX_SCHEDULES, ScheduleStatus, Statuses, 
 
 # All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips.
 #
-# And those of outboxes, with two queries to each database that has one.
+# And metrics of outboxes, with two queries to each database that has one.
 
 #: Classes of errors that a queue shows. Dead letters of further ones are counted together.
 MAX_ERRORS = 20
@@ -32,7 +32,7 @@ class QueueFigures:
 
     #: It has an error if the queue cannot be read; the other figures are empty then.
     view: QueueView
-    #: What happened since counting began, by kind of counter. Empty if they cannot be read.
+    #: Counts of events since counting began, by kind of counter. Empty if they cannot be read.
     totals: Totals
     #: Class of the error -> dead letters, as counted when they were buried.
     dead: Mapping[str, int]
@@ -45,7 +45,7 @@ class TopicFigures:
 
     #: It has an error if the topic cannot be read.
     view: TopicView
-    #: What was published since counting began. Handling is counted by the groups.
+    #: Messages published since counting began. Handling is counted by the groups.
     totals: Totals
 
 
@@ -60,7 +60,7 @@ class Measurements:
     threads: int
     busy_threads: int
     coroutines: int
-    #: What the outboxes of the databases have, by destination.
+    #: The rows in the outboxes of the databases, by destination.
     outboxes: Sequence[OutboxView] = ()
 
 
@@ -197,8 +197,8 @@ def _of_queue(name: str, about: str, value: Callable[[QueueFigures], float]) -> 
 
 def _messages(found: Measurements) -> Iterator[Sample]:
     for queue in _readable(found):
-        for place in PLACES:
-            yield (queue.view.name, place), getattr(queue.view, place)
+        for state in STATES:
+            yield (queue.view.name, state), getattr(queue.view, state)
 
 
 def _dead(found: Measurements) -> Iterator[Sample]:
@@ -374,8 +374,8 @@ HISTOGRAMS = (
 def buckets_of(histogram: Histogram, totals: Mapping[str, int]) -> list[tuple[str, float]]:
     """Return the upper bounds of the buckets of a queue as text, each with the number of values up to it."""
     found, so_far = [], 0
-    for place, kind in enumerate(histogram.buckets):
+    for index, kind in enumerate(histogram.buckets):
         so_far += totals[kind]
-        is_last = place == len(histogram.buckets) - 1
-        found.append(("+Inf" if is_last else f"{histogram.first * 2**place:.10g}", float(so_far)))
+        is_last = index == len(histogram.buckets) - 1
+        found.append(("+Inf" if is_last else f"{histogram.first * 2**index:.10g}", float(so_far)))
     return found

@@ -229,7 +229,7 @@ def _is_tracing() -> bool:
 
 
 def _of_log_line(event: Event, hint: Hint) -> Event | None:
-    """Drop the event of a log line about an attempt that was reported, and describe those of other lines."""
+    """Drop the event of a log line about an attempt that was reported, and describe the events of other lines."""
     record = hint.get("log_record")
     if record is None or not record.name.startswith(LOGGERS):
         return event

@@ -119,8 +119,8 @@ def _without(value: Any, secrets: Collection[str]) -> Any:
 def clean(event: Event) -> None:
     """Remove what may be the data of a message, and what looks like a secret.
 
-    Local variables contain the message in the frames of mq_django, and any part of its data in those of a handler. They
-    are sent only if the data is.
+    Local variables contain the message in the frames of mq_django, and any part of its data in the handler's frames.
+    They are sent only if the data is.
     """
     sends_data = _sends_data()
     for frame in _frames(event):
@@ -194,7 +194,7 @@ class ScheduledRun:
     slug: str
     #: The same for all attempts, in whichever process.
     id: str
-    #: What the monitor expects; None if only Redis knows the schedule.
+    #: The schedule that the monitor expects; None if only Redis knows it.
     config: Any
 
     def check_in(self, status: Literal["in_progress", "ok", "error"]) -> None:
@@ -217,7 +217,7 @@ def run_of(message: Message) -> ScheduledRun | None:
 
 
 def slug(name: str) -> str:
-    """Return the monitor of a schedule. Of a long name, such as a task's path, the end says most."""
+    """Return the monitor of a schedule. The end of a long name, such as a task's path, says most."""
     return _FOREIGN.sub("-", name.lower())[-MAX_SLUG:].strip("-") or "schedule"
 
 

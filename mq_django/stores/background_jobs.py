@@ -41,8 +41,8 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 # meanwhile.
 
 #: The places of messages that are only deleted, and of all that jobs act on.
-MessagePlace = Literal["ready", "delayed", "unhandled", "parked"]
-JobPlace = Literal["dead", MessagePlace]
+DeletableState = Literal["ready", "delayed", "unhandled", "parked"]
+ActionableState = Literal["dead", DeletableState]
 
 #: Longer bodies are read one by one, so that no script copies many of them.
 MAX_BODY = 32 * 1024
@@ -112,14 +112,14 @@ class SortedSet:
         return message_of(decode_body(body), queue=self._queue, entry=member)
 
 
-class RsmqPlace(SortedSet):
+class RsmqMessages(SortedSet):
     """One place of a queue in RSMQ's format, which has all messages in one sorted set."""
 
     _keys: RsmqKeys
 
-    def __init__(self, config: RsmqConfig, transport: Transport, place: JobPlace) -> None:
+    def __init__(self, config: RsmqConfig, transport: Transport, state: ActionableState) -> None:
         super().__init__(config, transport, config.keys.zset)
-        self._place = place
+        self._state = state
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
@@ -171,11 +171,11 @@ class ReadyStream:
 Source = SortedSet | ReadyStream
 
 
-def scan_place(
-    config: QueueConfig, transport: Transport, place: JobPlace, cursor: Cursor, count: int
+def scan_state(
+    config: QueueConfig, transport: Transport, state: ActionableState, cursor: Cursor, count: int
 ) -> tuple[Source, list[FoundMessage], Cursor] | None:
     """Return a source of messages of a place, about `count` messages of it, and the next cursor; None at the end."""
-    sources = [*_sources(config, transport, place)]
+    sources = [*_sources(config, transport, state)]
     if cursor.source >= len(sources):
         return None
     source = sources[cursor.source]
@@ -183,17 +183,17 @@ def scan_place(
     return source, found, Cursor(cursor.source, inner) if inner else Cursor(cursor.source + 1)
 
 
-def _sources(config: QueueConfig, transport: Transport, place: JobPlace) -> Iterator[Source]:
+def _sources(config: QueueConfig, transport: Transport, state: ActionableState) -> Iterator[Source]:
     keys = config.keys
     if isinstance(config, RsmqConfig):
-        yield RsmqPlace(config, transport, place)
-    elif place == "ready":
+        yield RsmqMessages(config, transport, state)
+    elif state == "ready":
         yield SortedSet(config, transport, keys.priority)
         yield ReadyStream(config, transport, keys.front)
         yield ReadyStream(config, transport, keys.ready)
     else:
         yield SortedSet(
-            config, transport, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[place]
+            config, transport, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[state]
         )
 
 
@@ -229,8 +229,8 @@ What = Literal["redrive", "move", "delete"]
 State = Literal["running", "finished", "cancelled"]
 
 #: What jobs do to the messages of each place.
-ACTIONS: Mapping[JobPlace, Sequence[What]] = {
-    place: get_args(What) if place == "dead" else ("delete",) for place in get_args(JobPlace)
+ACTIONS: Mapping[ActionableState, Sequence[What]] = {
+    state: get_args(What) if state == "dead" else ("delete",) for state in get_args(ActionableState)
 }
 
 #: The fields of a job in Redis, each after its place and a colon.
@@ -243,7 +243,7 @@ _FIELDS = ("what", "state", "wanted", "rate", "after", "since", "changed", "work
 class JobOrder:
     """What a job does, and to which messages."""
 
-    place: JobPlace = "dead"
+    messages: ActionableState = "dead"
     what: What
     criteria: Filter = NOTHING
     #: The newest dead letter to process. For other messages, the time in ms before which they were published, as an
@@ -298,42 +298,42 @@ class BackgroundJobs:
             raise InvalidFilter(f"A rate is a number of messages per second, or 0 for no limit, not {rate}")
         fields: dict[str, Argument] = {name: getattr(order, name) for name in ("what", *_TEXTS)}
         fields |= {"wanted": dumps(order.criteria.as_dict()), "total": total, "rate": rate}
-        args = [self._config.keys.wake, order.place, *(part for field in fields.items() for part in field)]
+        args = [self._config.keys.wake, order.messages, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
 
-    def look(self) -> dict[JobPlace, BackgroundJob]:
+    def read(self) -> dict[ActionableState, BackgroundJob]:
         """Return the job of each place that is running, or the last one until a week after the last of all."""
         (reply,) = self._transport.pipeline([("HGETALL", self._config.keys.jobs)])
         return jobs_of(reply_or_raise(reply))
 
-    def running(self) -> list[JobPlace]:
+    def running(self) -> list[ActionableState]:
         """Return the places on which a job is running, also one that cannot be read."""
-        places = get_args(JobPlace)
+        states = get_args(ActionableState)
         (reply,) = self._transport.pipeline(
-            [("HMGET", self._config.keys.jobs, *(f"{place}:state" for place in places))]
+            [("HMGET", self._config.keys.jobs, *(f"{state}:state" for state in states))]
         )
-        return [place for place, state in zip(places, reply_or_raise(reply), strict=True) if state == b"running"]
+        return [state for state, word in zip(states, reply_or_raise(reply), strict=True) if word == b"running"]
 
-    def cancel(self, place: JobPlace = "dead") -> bool:
+    def cancel(self, state: ActionableState = "dead") -> bool:
         """Cancel the running job after its current step; its effects stay. False: no job is running."""
-        return self._end(place, "cancelled", "")
+        return self._end(state, "cancelled", "")
 
-    def work(self, worker: str, place: JobPlace = "dead") -> float:
+    def work(self, worker: str, state: ActionableState = "dead") -> float:
         """Run one step of a job if no other worker has it; return the seconds until the next step, IDLE for none."""
-        found = self._run("jobs_claim", [place, worker, LEASE_MS])
+        found = self._run("jobs_claim", [state, worker, LEASE_MS])
         if found[0] == b"NONE":
             return IDLE
         if found[0] == b"HELD":
             return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
-        job = jobs_of(found).get(place)
+        job = jobs_of(found).get(state)
         if job is None:
             # It cannot be read: another program or version wrote it.
-            self._end(place, "cancelled", worker)
+            self._end(state, "cancelled", worker)
             return IDLE
         try:
-            return self._letters_step(job, worker) if place == "dead" else self._messages_step(job, worker)
+            return self._letters_step(job, worker) if state == "dead" else self._messages_step(job, worker)
         except _Over as over:
-            self._end(place, over.state, worker)
+            self._end(state, over.state, worker)
             return IDLE
 
     def _letters_step(self, job: BackgroundJob, worker: str) -> float:
@@ -371,7 +371,7 @@ class BackgroundJobs:
     def _messages_step(self, job: BackgroundJob, worker: str) -> float:
         """Delete some messages; see _letters_step()."""
         order = job.order
-        read = scan_place(self._config, self._transport, order.place, Cursor.of(job.after), _limit(job, BATCH))
+        read = scan_state(self._config, self._transport, order.messages, Cursor.of(job.after), _limit(job, BATCH))
         if read is None:
             raise _Over("finished")
         source, found, after = read
@@ -386,12 +386,12 @@ class BackgroundJobs:
             self._transport,
             source,
             chosen,
-            JobStep(worker, str(after), len(found), LEASE_MS, order.place),
+            JobStep(worker, str(after), len(found), LEASE_MS, order.messages),
         )
         return _pause(job, len(chosen))
 
-    def _end(self, place: JobPlace, state: State, worker: str) -> bool:
-        return self._run("jobs_end", [place, state, worker]) == b"ENDED"
+    def _end(self, state: ActionableState, ending: State, worker: str) -> bool:
+        return self._run("jobs_end", [state, ending, worker]) == b"ENDED"
 
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
         command = scripts.command(script, keys=[self._config.keys.jobs], args=args)
@@ -417,20 +417,20 @@ def _pause(job: BackgroundJob, count: int) -> float:
     return count / job.rate if job.rate else 0.0
 
 
-def jobs_of(flat: object) -> dict[JobPlace, BackgroundJob]:
+def jobs_of(flat: object) -> dict[ActionableState, BackgroundJob]:
     """Return the jobs in these fields and values in Redis by place, without those that are not valid."""
     fields = fields_of(flat) if isinstance(flat, list) else {}
-    found = {place: _job_of(place, fields) for place in get_args(JobPlace)}
-    return {place: job for place, job in found.items() if job is not None}
+    found = {state: _job_of(state, fields) for state in get_args(ActionableState)}
+    return {state: job for state, job in found.items() if job is not None}
 
 
-def _job_of(place: JobPlace, fields: Fields) -> BackgroundJob | None:
-    own = {name: fields.get(f"{place}:{name}".encode()) for name in _FIELDS}
+def _job_of(state: ActionableState, fields: Fields) -> BackgroundJob | None:
+    own = {name: fields.get(f"{state}:{name}".encode()) for name in _FIELDS}
     texts = {name: text_of(own[name]) for name in _TEXTS}
-    what, state, rate = text_of(own["what"]), text_of(own["state"]), whole(own["rate"])
+    what, word, rate = text_of(own["what"]), text_of(own["state"]), whole(own["rate"])
     if (
-        what not in ACTIONS[place]
-        or state not in get_args(State)
+        what not in ACTIONS[state]
+        or word not in get_args(State)
         or rate is None
         or not is_entry(texts["until"])
         or (what == "move") != bool(texts["target"])
@@ -444,8 +444,8 @@ def _job_of(place: JobPlace, fields: Fields) -> BackgroundJob | None:
     # Messages that came after they were counted are looked at, too.
     counts["total"] = max(counts["total"], counts["looked"])
     return BackgroundJob(
-        order=JobOrder(place=place, what=what, criteria=criteria, **texts),  # type: ignore[arg-type]  # it is an action
-        state=state,  # type: ignore[arg-type]  # checked by get_args()
+        order=JobOrder(messages=state, what=what, criteria=criteria, **texts),  # type: ignore[arg-type]  # it is an action
+        state=word,  # type: ignore[arg-type]  # checked by get_args()
         after=text_of(own["after"]),
         rate=rate,
         since_ms=whole(own["since"]) or 0,

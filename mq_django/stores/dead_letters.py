@@ -135,8 +135,8 @@ class JobStep(NamedTuple):
     after: str
     looked: int
     lease_ms: int
-    #: Where the messages are, as in `JobPlace` there.
-    place: str = "dead"
+    #: Where the messages are, as in `ActionableState` there.
+    state: str = "dead"
 
 
 NO_STEP = JobStep("", "", 0, 0)

@@ -157,7 +157,7 @@ class MessageHistory:
         removed, more = reply_or_raise(self._transport.pipeline([command])[0])
         return HandledTrim(removed, bool(more))
 
-    def look_command(self, message_id: str) -> Command:
+    def read_command(self, message_id: str) -> Command:
         """Return the command whose reply is the entry with a message, or None."""
         return ("HGET", self._keys.handled_ids, f"i:{message_id}")
 
@@ -167,7 +167,7 @@ class MessageHistory:
         Raises:
             StoreError: cannot reach Redis.
         """
-        entry = reply_or_raise(self._transport.pipeline([self.look_command(message_id)])[0])
+        entry = reply_or_raise(self._transport.pipeline([self.read_command(message_id)])[0])
         return self.get(entry.decode(errors="replace"), message_id) if entry else None
 
     def get(self, entry: str, message_id: str) -> HandledMessage | None:
@@ -201,13 +201,13 @@ class MessageHistory:
             for entry, fields in page:
                 there = entry == before
                 pairs = [*zip(fields[::2], fields[1::2], strict=True)][::-1]
-                for place, (field, line) in enumerate(pairs):
-                    if there and place < skipped:
+                for index, (field, line) in enumerate(pairs):
+                    if there and index < skipped:
                         continue
                     if limit == 0:
                         return
                     limit -= 1
-                    yield f"{entry}.{place + 1}", read_handled(entry, field.decode(errors="backslashreplace"), line)
+                    yield f"{entry}.{index + 1}", read_handled(entry, field.decode(errors="backslashreplace"), line)
                 before = f"({entry}"
             if len(page) < size:
                 return
@@ -225,9 +225,9 @@ class MessageHistory:
 
 def _position(cursor: str) -> tuple[str, int]:
     """Return the entry of a cursor and how many of its messages were read; the beginning if it is not valid."""
-    entry, _, place = cursor.partition(".")
+    entry, _, index = cursor.partition(".")
     first, dash, second = entry.partition("-")
-    skipped = whole(place)
+    skipped = whole(index)
     if not dash or whole(first) is None or whole(second) is None or skipped is None:
         return "+", 0
     return entry, skipped

@@ -120,7 +120,7 @@ class LineStore(StreamStore):
         word = [b""] if is_gone(reply) else reply_or_raise(reply)
         return bool(word[0] == b"LINED" and word[1])
 
-    def look_command(self, start: int, count: int) -> Command:
+    def read_command(self, start: int, count: int) -> Command:
         """Return the command that reads the usage of the limits, and `count` of the keys with parked messages."""
         args = [*self._arguments(""), start, count]
         return scripts.command("lines_usage", keys=[*self._key_names(), self.keys.tags], args=args)
@@ -218,7 +218,7 @@ Skip = Literal["SKIPPED", "CHANGED", "RUNS"]
 _WORDS: dict[bytes, Skip] = {b"SKIPPED": "SKIPPED", b"CHANGED": "CHANGED", b"RUNS": "RUNS"}
 
 
-def look_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: int) -> Command:
+def read_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: int) -> Command:
     """Return the command that reads up to `count` messages and tokens of a line: see `lua/lines_look.lua`."""
     keys = config.keys
     key_names = [keys.parked, keys.permits, keys.waiting, keys.unique, keys.due, keys.unhandled]

@@ -166,7 +166,7 @@ def moving_of(entry: bytes, flat: Sequence[bytes], source: QueueConfig, old: Que
     """
     texts = [value.decode(errors="surrogateescape") for value in flat[:HEAD]]
     head = dict(zip(texts[::2], texts[1::2], strict=True))
-    state, name = head["place"], head["name"]
+    state, name = head["state"], head["name"]
     if state == NOTE:
         return Moving(entry, flat, new.partition_for(key=None, message_id=name), "")
     if state == CLAIM:
@@ -185,11 +185,11 @@ def moving_of(entry: bytes, flat: Sequence[bytes], source: QueueConfig, old: Que
 
 def _message(head: Mapping[str, str], fields: Sequence[bytes], source: QueueConfig) -> Message | None:
     """Return a message, or None if it cannot be decoded."""
-    if head["place"] == DEAD:
+    if head["state"] == DEAD:
         pairs = dict(zip(fields[::2], fields[1::2], strict=True))
         found = buried(source.name, _NO_ID.decode(), pairs)
         return found.message if isinstance(found, Delivery) else None
-    if head["place"] in ENTRIES:
+    if head["state"] in ENTRIES:
         entry = decode_entry(list(fields), queue=source.name, stream=READY, entry=_NO_ID)
         return entry.message if isinstance(entry, Delivery) else None
     try:

@@ -27,7 +27,7 @@ from mq_django.stores.members import Members, Membership, read_membership
 from mq_django.stores.outbox_marks import announce_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, listed, marks_of
-from mq_django.stores.waiting_room import name_score, not_waiting, scores_of
+from mq_django.stores.waiting import name_score, not_waiting, scores_of
 from mq_django.transport import scripts
 from mq_django.transport.cluster_transport import ClusterSession
 from mq_django.transport.scripts import Argument, Command

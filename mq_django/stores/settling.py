@@ -20,7 +20,7 @@ from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
 from mq_django.stores.handled import history_of_batch
 from mq_django.stores.results import results_of_batch
-from mq_django.stores.waiting_room import name_score
+from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, is_gone, reply_or_raise

@@ -19,7 +19,7 @@ from mq_django.stores.control import CancelRequests, OrderSwitch
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Receipts, Settling, stream_receipts
-from mq_django.stores.waiting_room import WaitingRoom
+from mq_django.stores.waiting import WaitingMessages
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
@@ -188,7 +188,7 @@ class StreamStore:
     def __init__(self, config: QueueConfig, transport: Transport, source: Source | None = None) -> None:
         self.config = config
         self.keys = config.keys
-        self.waiting = WaitingRoom(config, transport)
+        self.waiting = WaitingMessages(config, transport)
         self._requests = CancelRequests(config, transport)
         self._transport = transport
         self._slots = Slots(config.keys)
@@ -215,7 +215,7 @@ class StreamStore:
         return ids
 
     def start(self, publications: Sequence[Publication]) -> list[bool]:
-        """Publish steps of workflows, each at most once: see WaitingRoom.start()."""
+        """Publish steps of workflows, each at most once: see WaitingMessages.start()."""
         return self.waiting.start(publications)
 
     def _forget_results(self, publications: Sequence[Publication], ids: Sequence[str]) -> None:

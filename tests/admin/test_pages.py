@@ -12,7 +12,7 @@ from django.test import Client
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from tests.admin.conftest import BASE
-from tests.admin.pages import LOOKS, PLACES, world
+from tests.admin.pages import LOOKS, STATES, world
 from tests.seeding import beat, bury, bury_many, dead_entry, publish, settle, take, tally
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
@@ -37,9 +37,9 @@ HOSTILE = f"{NASTY}\u202e\u0007\u2028"
 
 def addresses() -> list[str]:
     """Return the addresses of all pages that show something."""
-    PLACES["dead"] = dead_entry("emails")
+    STATES["dead"] = dead_entry("emails")
     return [
-        visit.path.format(**PLACES)
+        visit.path.format(**STATES)
         for visit in LOOKS
         if visit.name not in NO_PAGES and not visit.name.startswith("old_")
     ]
@@ -160,7 +160,7 @@ def test_live_parts_are_those_of_the_page(operator):
         html = operator.get(BASE + page).content.decode()
         answer = operator.get(BASE + stats).json()
         assert answer["summary"] in html
-        assert ("place" in answer["parts"]) == ("billing" in page)
+        assert ("position" in answer["parts"]) == ("billing" in page)
         for name in answer["parts"]:
             assert f'data-mq-part="{name}"' in html
 

@@ -15,7 +15,7 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
-from mq_django.stores.background_jobs import MessagePlace
+from mq_django.stores.background_jobs import DeletableState
 from mq_django.stores.control import Control
 from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import ServerBinary
@@ -48,7 +48,7 @@ POINTS_OF_ROUND = 4
 REACHED = 4.0
 #: Messages that one purge deletes at most from each place.
 PURGED = 4
-PLACES: tuple[tuple[MessagePlace, ...], ...] = ((), ("ready",), ("delayed",), ("parked",))
+STATES: tuple[tuple[DeletableState, ...], ...] = ((), ("ready",), ("delayed",), ("parked",))
 
 
 @contextmanager
@@ -228,7 +228,7 @@ class Troubles:
         self._stage.heal(name)
 
     def _purge(self) -> None:
-        ids = purge(get_config().queue(QUEUE), *self._stage.rng.choice(PLACES), limit=PURGED)
+        ids = purge(get_config().queue(QUEUE), *self._stage.rng.choice(STATES), limit=PURGED)
         self._stage.history.note("removed", ids=ids)
 
     def _cancel(self) -> None:

@@ -65,7 +65,7 @@ def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, 
     for message_id in [*sent, own]:
         found = wait_until(lambda message_id=message_id: find_handled("default", message_id))
         assert (found.id, found.ending) == (message_id, "handled")
-        assert [place.place for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
+        assert [place.state for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
     assert find_handled("default", "nowhere") is None
 
 

@@ -44,7 +44,7 @@ def test_the_message_before_it_waits(ordered, outcome, said):
     assert cause_of(second).kind == "ordered"
     assert sentence(second).startswith(f"It waits for message {first} of the same key")
     assert sentence(second).endswith(said)
-    assert sentence(third).endswith(f"{said} 1 message of that key is before it.")
+    assert sentence(third).endswith(f"{said} 1 message of its key is before it.")
 
 
 def test_the_message_before_it_is_with_a_consumer(ordered):
@@ -63,7 +63,7 @@ def test_each_place_of_the_message_before_it_has_its_sentence(subtests):
         ("gone", "which no longer exists. The next check lets the key go on."),
     ]:
         with subtests.test(place=place, said=said):
-            head = LineHead(token="0-1-1", place=place, id="m1", name="sms", attempt=1, consumer="c1", since_ms=5000)
+            head = LineHead(token="0-1-1", state=place, id="m1", name="sms", attempt=1, consumer="c1", since_ms=5000)
             shown = why(Cause(kind="ordered", key="a", head=head, now_ms=10_000), name="sms", can_see_data=False)
             assert shown.startswith("It waits for message m1 of the same key")
             assert shown.endswith(said)
@@ -83,7 +83,7 @@ def test_other_keys_have_their_turn(opened):
     take(store, 1)
     cause = cause_of(ids[-1])
     assert (cause.kind, cause.key, cause.count) == ("turn", "a", 2)
-    assert sentence(ids[-1]) == "It waits for the turn of its key. 2 messages of that key are before it."
+    assert sentence(ids[-1]) == "It waits for the turn of its key. 2 messages of its key are before it."
 
 
 def test_with_turns_a_limit_is_named_while_it_is_reached(opened):

@@ -19,7 +19,7 @@ def work_off(worker: str = "w1", queue: str = "emails") -> jobs.BackgroundJob:
     """Make every step of the job, and return what it says in the end."""
     while work_here(queue, worker) != IDLE:
         pass
-    found = jobs.look(queue)
+    found = jobs.get_job(queue)
     assert found is not None
     return found
 
@@ -41,7 +41,7 @@ def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_clien
             if value is not None:
                 redis_client.hset(key, f"dead:{field}", value)
 
-            assert jobs.look("emails") is None
+            assert jobs.get_job("emails") is None
             assert work_here("emails", "w1") == IDLE
 
             assert redis_client.hget(key, "dead:state") == b"cancelled"

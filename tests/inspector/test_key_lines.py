@@ -73,7 +73,7 @@ def test_the_head_is_with_a_consumer(store, redis_client):
         head = only_head()
         assert (head.id, head.name, head.attempt, head.consumer) == (first, "sms", 1, CONSUMER)
         assert not head.can_be_skipped
-        places.append(head.place)
+        places.append(head.state)
     assert places == ["held", "fetched", "running"]
     assert now_ms() - 120_000 < head.since_ms <= now_ms() - 59_000
 
@@ -84,7 +84,7 @@ def test_the_head_is_ready_again(store):
     store.reschedule(first, delay_ms=0)
     store.promote(limit=10)
     head = only_head()
-    assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("ready", first, 2, False)
+    assert (head.state, head.id, head.attempt, head.can_be_skipped) == ("ready", first, 2, False)
 
 
 def test_what_another_program_has_deleted_is_gone(store, redis_client):
@@ -93,7 +93,7 @@ def test_what_another_program_has_deleted_is_gone(store, redis_client):
     keys = get_config().queue("emails").keys
     redis_client.xack(keys.ready, "mq", item.entry)
     redis_client.xdel(keys.ready, item.entry)
-    assert only_head().place == "gone"
+    assert only_head().state == "gone"
 
 
 def test_hostile_tokens_do_no_harm(store, redis_client, subtests):
@@ -107,7 +107,7 @@ def test_hostile_tokens_do_no_harm(store, redis_client, subtests):
     ]:
         with subtests.test(token=token, place=place):
             redis_client.zadd(get_config().queue("emails").keys.permits, {token: LINE})
-            assert only_head().place == place
+            assert only_head().state == place
             assert skip("emails", LINE, only_head().token) in ("RUNS", "CHANGED", "SKIPPED")
             redis_client.delete(get_config().queue("emails").keys.permits)
 
@@ -122,7 +122,7 @@ def test_hostile_bodies_do_no_harm(store, redis_client, subtests):
             if body is not None:
                 redis_client.hset(keys.waiting, mapping={"p:1": body, "p:2": body})
             line = inspector.key_line("emails", "a")
-            assert ([message.ref for message in line.first], line.heads[0].place) == (["p:1"], "delayed")
+            assert ([message.ref for message in line.first], line.heads[0].state) == (["p:1"], "delayed")
             redis_client.delete(keys.waiting)
 
 

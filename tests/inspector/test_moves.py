@@ -39,7 +39,7 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
                 act(target)
 
     assert counts() == (1, 0)
-    assert jobs.look("emails") is None
+    assert jobs.get_job("emails") is None
 
 
 def test_some_are_moved_and_each_is_counted(redis_client):

@@ -64,7 +64,7 @@ def test_a_job_on_a_queue_is_one_in_each_partition_that_has_messages():
     assert [job.total for job in inspector.queue("payments").jobs] == [2, 2, 2]
     while work_here("payments", "w") < 1:
         pass
-    found = jobs.look("payments")
+    found = jobs.get_job("payments")
     assert (found.state, found.total, found.looked, found.done) == ("finished", 6, 6, 6)
     assert inspector.queue("payments").ready == 6
     assert jobs.begin("payments", "delete", who="ann").word == "nothing"
@@ -82,12 +82,12 @@ def bury_in(counts):
 def test_a_job_over_partitions_accounts_for_every_message_that_it_counted(subtests):
     def redrive(**criteria):
         begun = jobs.begin("payments", "redrive", who="ann", criteria=Filter(**criteria))
-        assert jobs.look("payments").total == begun.total
+        assert jobs.get_job("payments").total == begun.total
 
     def work_off():
         while work_here("payments", "w") < 1:
             pass
-        found = jobs.look("payments")
+        found = jobs.get_job("payments")
         return found.state, found.total, found.looked, found.done, found.missing
 
     bury_in({0: 30, 1: 15, 3: 5})
@@ -103,7 +103,7 @@ def test_a_job_over_partitions_accounts_for_every_message_that_it_counted(subtes
             while BackgroundJobs(part, open_transport("inspect", part.connection)).work("w") != IDLE:
                 pass
         assert jobs.cancel("payments")
-        found = jobs.look("payments")
+        found = jobs.get_job("payments")
         assert (found.state, found.total, found.looked, found.done) == ("cancelled", 5, 2, 2)
         redrive()
         assert work_off() == ("finished", 3, 3, 3, 0)
@@ -123,7 +123,7 @@ def test_a_queue_has_one_job_though_only_a_partition_has_it():
     begun = jobs.begin("payments", "redrive", who="ann")
     bury_in({2: 1})
     jobs.begin("payments.2", "redrive", who="bob", rate=1)
-    found = jobs.look("payments", token=begun.token)
+    found = jobs.get_job("payments", token=begun.token)
     assert (found.order.who, found.total) == ("ann", begun.total)
 
 
@@ -132,9 +132,9 @@ def test_waiting_messages_of_all_partitions_are_deleted_by_a_job():
         queues["payments"].publish("pay", {}, delay=60)
 
     assert jobs.begin("payments", "delete", "delayed", who="ann", rate=100).total == PARTITIONS
-    assert jobs.look("payments", "delayed").rate == 100
+    assert jobs.get_job("payments", "delayed").rate == 100
     assert jobs.cancel("payments", "delayed")
-    assert jobs.look("payments", "delayed").state == "cancelled"
+    assert jobs.get_job("payments", "delayed").state == "cancelled"
 
 
 def test_dead_letters_are_moved_from_partitions_and_not_to_them():

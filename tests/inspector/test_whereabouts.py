@@ -35,7 +35,7 @@ def configured(mq_settings, namespace):
 def found(message_id, **options):
     search = find_everywhere(message_id, **{"seconds": 30, **options})
     assert (search.not_searched, search.errors) == ([], {})
-    return [(one.queue, one.place) for one in search.found]
+    return [(one.queue, one.state) for one in search.found]
 
 
 def test_ready_and_pending_messages_are_found_by_a_scan():
@@ -69,7 +69,7 @@ def test_the_end_of_a_task_is_found_by_its_result():
     settlements = [Settlement(one, ACK, micros=1500, keeps_result=True) for one in take("emails", 1)]
     store("emails").settle(CONSUMER, settlements)
     (one,) = find_everywhere(message_id, seconds=30).found
-    assert (one.place, one.view.name, one.view.status) == ("result", "shop.tasks.send", "SUCCESSFUL")
+    assert (one.state, one.view.name, one.view.status) == ("result", "shop.tasks.send", "SUCCESSFUL")
 
 
 def test_a_message_of_an_rsmq_queue_is_found(namespace):
@@ -103,7 +103,7 @@ def test_a_queue_that_cannot_be_read_is_named_and_hides_no_other(redis_client):
     redis_client.set(get_config().queue("default").keys.due, "x")
     message_id = publish("emails", "welcome", 1, delay=60)
     search = find_everywhere(message_id, seconds=30)
-    assert [(one.queue, one.place) for one in search.found] == [("emails", "delayed")]
+    assert [(one.queue, one.state) for one in search.found] == [("emails", "delayed")]
     assert list(search.errors) == ["default"]
 
 

@@ -21,7 +21,7 @@ def pages(**options):
     """Return the ids of all runs, page by page."""
     found, after = [], ""
     while True:
-        page = workflow_runs.look_at_runs(after=after, **options)
+        page = workflow_runs.list_runs(after=after, **options)
         found.append([view.id for view in page.rows])
         after = page.after
         if not after:
@@ -44,9 +44,9 @@ def test_a_filter_looks_at_a_bounded_number(monkeypatch):
     first = start_run({1: []}, name="wanted")
     for _ in range(7):
         start_run({1: []})
-    page = workflow_runs.look_at_runs(name="wanted", limit=9)
+    page = workflow_runs.list_runs(name="wanted", limit=9)
     assert (page.rows, page.scanned) == ([], 4)
-    assert [view.id for view in workflow_runs.look_at_runs(name="wanted", after=page.after, limit=9).rows] == [first]
+    assert [view.id for view in workflow_runs.list_runs(name="wanted", after=page.after, limit=9).rows] == [first]
 
 
 def test_a_run_has_its_numbers_and_times():
@@ -68,7 +68,7 @@ def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():
     steps = workflow_runs.graph_steps(view)
     assert [step.number for step in steps if step.is_join] == [13]
     assert workflow_runs.names_before(steps)[12] == list(many)
-    assert len(workflow_runs.look_at_steps(view, limit=500).rows) == view.total == 12
+    assert len(workflow_runs.list_steps(view, limit=500).rows) == view.total == 12
 
 
 def test_steps_are_counted_by_state_and_paged():
@@ -79,12 +79,12 @@ def test_steps_are_counted_by_state_and_paged():
     found = workflow_runs.count_steps(view, examples=3)
     assert found.counts == {"failed": 30, "started": 269, "done": 1}
     assert [step.number for step in found.first["failed"]] == [1, 2, 3]
-    page = workflow_runs.look_at_steps(view, state="failed", after=10, limit=15)
+    page = workflow_runs.list_steps(view, state="failed", after=10, limit=15)
     assert [step.number for step in page.rows] == list(range(11, 26))
-    assert [step.number for step in workflow_runs.look_at_steps(view, state="failed", after=25, limit=15).rows] == [
+    assert [step.number for step in workflow_runs.list_steps(view, state="failed", after=25, limit=15).rows] == [
         *range(26, 31)
     ]
-    assert workflow_runs.look_at_steps(view, state="done", limit=5).after == ""
+    assert workflow_runs.list_steps(view, state="done", limit=5).after == ""
 
 
 def test_a_large_body_is_not_read(redis_client, keys):

@@ -91,7 +91,7 @@ def test_a_preview_counts_and_changes_nothing():
     assert text[0] == "8 dead letters would be deleted. The first:"
     assert text[1].split() == ["id", "name", "error"]
     assert len(text) == 7
-    assert (inspector.queue("emails").dead, jobs.look("emails")) == (8, None)
+    assert (inspector.queue("emails").dead, jobs.get_job("emails")) == (8, None)
 
 
 def test_a_group_of_dead_letters_is_redriven_and_another_deleted():

@@ -59,7 +59,7 @@ def test_find_knows_messages_that_were_replaced(redis_client):
     replaced = publish("emails", "welcome", 1, delay=60, unique="cart:7")
     publish("emails", "welcome", 2, delay=60, unique="cart:7", on_conflict="replace")
     found = find_one("emails", replaced)
-    assert (found["place"], found["id"]) == ("replaced", replaced)
+    assert (found["state"], found["id"]) == ("replaced", replaced)
     assert found["at"].endswith("Z")
     said = f"It was replaced at {found['at']} by another message with its unique key."
     assert found["why"] == {"kind": "replaced", "sentence": said}
@@ -71,7 +71,7 @@ def test_find_knows_messages_that_were_replaced(redis_client):
 def test_show_has_all_attributes_with_secrets_replaced():
     message_id = publish("emails", "welcome", {"n": 1, "password": "hunter2"}, key="user:7", headers={"tenant": "acme"})
     row = find_one("emails", message_id)
-    assert (row["place"], row["key"], row["headers"]) == ("ready", "user:7", {"tenant": "acme"})
+    assert (row["state"], row["key"], row["headers"]) == ("ready", "user:7", {"tenant": "acme"})
     assert row["data"] == {"n": 1, "password": "[redacted]"}
     text = mq("find", "emails", message_id)
     assert '  "password": "[redacted]"' in text.splitlines()
@@ -81,7 +81,7 @@ def test_show_has_all_attributes_with_secrets_replaced():
 def test_show_has_the_traceback_of_a_dead_letter():
     message_id = bury("emails", "welcome", {"text": "\x1b[2J"}, error="ValueError: \x1b[31mno")
     row = find_one("emails", message_id)
-    assert (row["place"], row["reason"]) == ("dead", "attempts")
+    assert (row["state"], row["reason"]) == ("dead", "attempts")
     text = mq("find", "emails", message_id)
     assert "Traceback ..." in text
     assert "\x1b" not in text
@@ -149,14 +149,14 @@ def test_find_without_a_queue_searches_all():
     handle("emails", "welcome", {"n": 2}, message_id="done")
     for asked in (delayed, "u:cart:7"):
         found = mq_json("find", asked)
-        assert [(row["queue"], row["place"], row["id"]) for row in found["found"]] == [("default", "delayed", delayed)]
+        assert [(row["queue"], row["state"], row["id"]) for row in found["found"]] == [("default", "delayed", delayed)]
         assert (found["not_searched"], found["errors"]) == ([], {})
     (row,) = mq_json("find", "done")["found"]
-    assert (row["queue"], row["place"], row["ending"], row["data"]) == ("emails", "handled", "handled", {"n": 2})
+    assert (row["queue"], row["state"], row["ending"], row["data"]) == ("emails", "handled", "handled", {"n": 2})
     assert publish("emails", "welcome", 3) != ready
     assert [line.split() for line in mq("find", delayed).splitlines()[:2]] == [
         ["queue", "default"],
-        ["place", "delayed"],
+        ["state", "delayed"],
     ]
     with pytest.raises(
         CommandError, match="No queue has a message nope: it was handled, cancelled, replaced or purged"
@@ -187,7 +187,7 @@ def test_a_message_that_several_queues_have_is_shown_for_each():
 def test_one_argument_is_a_queue_if_there_is_one_with_this_name():
     publish("emails", "welcome", 1, message_id="emails")
     assert [row["id"] for row in mq_json("find", "emails")] == ["emails"]
-    assert find_one("emails", "emails")["place"] == "ready"
+    assert find_one("emails", "emails")["state"] == "ready"
     with pytest.raises(CommandError, match="No queue 'emials'"):
         mq("find", "emials", "--state", "ready")
     with pytest.raises(CommandError, match="Name a queue, or give the id of a message"):
@@ -197,11 +197,11 @@ def test_one_argument_is_a_queue_if_there_is_one_with_this_name():
 def test_find_knows_what_was_handled():
     message_id = handle("emails", "welcome", {"n": 1, "password": "hunter2"}, key="user:7", message_id="done")
     found = find_one("emails", message_id)
-    assert (found["place"], found["ending"], found["seconds"]) == ("handled", "handled", 0.0015)
+    assert (found["state"], found["ending"], found["seconds"]) == ("handled", "handled", 0.0015)
     assert found["why"]["sentence"] == f"It was handled at {found['finished']}."
     assert (found["key"], found["data"]) == ("user:7", {"n": 1, "password": "[redacted]"})
     handle("emails", "welcome", message_id="buried", outcome=Bury("no"))
-    assert find_one("emails", "buried")["place"] == "dead"
+    assert find_one("emails", "buried")["state"] == "dead"
     mq("purge", "emails", "buried", "--state", "dead", "--yes")
     assert why("buried")["sentence"].startswith("It became a dead letter at ")
 

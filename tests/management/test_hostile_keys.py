@@ -7,9 +7,9 @@ from tests.hostile_keys import LAST_ENTRIES, OF_STREAMS, topic_log
 from tests.management.test_mq import mq
 from tests.seeding import bury, publish
 
-PLACES = OF_STREAMS | LAST_ENTRIES
+STATES = OF_STREAMS | LAST_ENTRIES
 #: A queue for each place.
-QUEUES = {f"q{number}": place for number, place in enumerate(PLACES)}
+QUEUES = {f"q{number}": place for number, place in enumerate(STATES)}
 WAITING = ("ready", "delayed", "unhandled", "parked", "dead")
 
 OF_A_QUEUE = (
@@ -38,7 +38,7 @@ OF_ALL = (
 )
 
 
-def look(queues):
+def get_job(queues):
     """Return the looks that fail, and those that print what is not printable."""
     failed = []
     for words in (*OF_ALL, *(tuple(word.format(queue) for word in each) for each in OF_A_QUEUE for queue in queues)):
@@ -55,8 +55,8 @@ def look(queues):
 def test_every_look_answers(redis_client, mq_settings):
     mq_settings(QUEUES={queue: {} for queue in QUEUES}, TOPICS={"orders": {}})
     for queue, place in QUEUES.items():
-        PLACES[place](redis_client, get_config().queue(queue).keys)
-    assert look(QUEUES) == []
+        STATES[place](redis_client, get_config().queue(queue).keys)
+    assert get_job(QUEUES) == []
 
 
 @pytest.mark.parametrize("queue", ["emails", "orders:billing"])
@@ -64,7 +64,7 @@ def test_every_look_answers_with_nonsense_everywhere(redis_client, mq_settings, 
     mq_settings(QUEUES={"default": {}, "emails": {}}, TOPICS={"orders": {}})
     publish("emails", "welcome", 1)
     bury("emails", "welcome", {"user": 7})
-    for place in PLACES.values():
+    for place in STATES.values():
         place(redis_client, get_config().queue(queue).keys)
     topic_log(redis_client, get_config().queue("orders:billing").keys)
-    assert look([queue]) == []
+    assert get_job([queue]) == []

@@ -22,14 +22,14 @@ def test_running_jobs_are_listed_with_what_they_do():
     bury_many("emails", 3)
     publish("emails", "welcome", 1, delay=60)
     started = mq("redrive", "emails", "--all", "--name", "welc", "--rate", "5", "--background")
-    assert started == "started, those of 3 dead letters that match\n"
+    assert started == "started, up to 3 dead letters that match\n"
     mq("purge", "emails", "--state", "delayed", "--background", "--yes")
     dead, waiting = mq_json("jobs")
-    assert (dead["place"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)
+    assert (dead["messages"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)
     assert (dead["state"], dead["scanned"], dead["total"]) == ("running", 0, 3)
-    assert (waiting["place"], waiting["what"]) == ("delayed", "delete")
+    assert (waiting["messages"], waiting["what"]) == ("delayed", "delete")
     headings, *rows = mq("jobs").splitlines()
-    assert headings.split()[:4] == ["queue", "place", "what", "state"]
+    assert headings.split()[:4] == ["queue", "messages", "what", "state"]
     assert [row.split()[1] for row in rows] == ["dead", "delayed"]
 
 
@@ -61,7 +61,7 @@ def test_a_job_is_watched_until_it_ends(monkeypatch):
     finally:
         worker.join()
     assert inspector.queue("emails").ready == 3
-    assert jobs.look("emails").state == "finished"
+    assert jobs.get_job("emails").state == "finished"
 
 
 def test_what_was_gone_before_the_job_came_to_it_is_told():

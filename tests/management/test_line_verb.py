@@ -35,7 +35,7 @@ def test_it_shows_what_is_parked_and_where_the_message_is_that_this_waits_for(st
     assert (found["key"], found["ordered"], found["parked"], found["tokens"]) == ("a", True, 2, 1)
     assert [message["id"] for message in found["first"]] == [second, third]
     (head,) = found["heads"]
-    assert (head["id"], head["place"], head["attempt"], head["consumer"]) == (first, "delayed", 2, None)
+    assert (head["id"], head["state"], head["attempt"], head["consumer"]) == (first, "delayed", 2, None)
     assert head["due"] > found["first"][0]["published"]
 
 

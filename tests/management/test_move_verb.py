@@ -36,7 +36,7 @@ def test_what_cannot_be_done_is_an_error_and_changes_nothing(mq_settings):
         said, returned = refusal("redrive", queue, *more, "--to", target)
         assert sentence in said, arguments
         assert returned == code, arguments
-    assert (counts(), jobs.look("emails")) == ((1, 0), None)
+    assert (counts(), jobs.get_job("emails")) == ((1, 0), None)
 
 
 def test_a_preview_tells_how_many_and_which_nobody_would_handle():

@@ -246,7 +246,7 @@ def test_purge_deletes_what_a_filter_finds():
         publish("emails", name, 1, delay=60)
         publish("emails", name, 1)
 
-    with pytest.raises(CommandError, match="those of the 3 delayed messages that match --name welc"):
+    with pytest.raises(CommandError, match="up to 3 delayed messages that match --name welc"):
         mq("purge", "emails", "--state", "delayed", "--name", "welc")
     assert mq_json("purge", "emails", "--state", "delayed", "--name", "welc", "--yes")["deleted"] == 2
     assert mq_json("purge", "emails", "--state", "ready", "--name", "welc", "--yes")["deleted"] == 2
@@ -264,8 +264,8 @@ def test_purge_starts_a_background_job_for_the_consumers():
     purge = ("purge", "emails", "--state", "delayed", "--background", "--yes")
     assert mq(*purge, "--rate", "5") == "started, 1 delayed messages\n"
 
-    found = jobs.look("emails", "delayed")
-    assert (found.state, found.order.place, found.rate) == ("running", "delayed", 5)
+    found = jobs.get_job("emails", "delayed")
+    assert (found.state, found.order.messages, found.rate) == ("running", "delayed", 5)
     with pytest.raises(CommandError, match="Another job is running on the delayed messages"):
         mq(*purge)
 
@@ -383,14 +383,14 @@ def test_a_filter_that_cannot_be_applied_is_refused():
         *(["m1", "--name", "remind"], ["m1", "--rate", "5"], ["m1", "--background"]),
     )
     assert [options for options in every if refusal("redrive", "emails", *options) == ("", 0)] == []
-    assert (inspector.queue("emails").dead, jobs.look("emails")) == (1, None)
+    assert (inspector.queue("emails").dead, jobs.get_job("emails")) == (1, None)
 
 
 @pytest.mark.parametrize(("to", "said", "target"), TAKING)
 def test_dead_letters_are_left_to_consumers_when_that_is_wished(to, said, target):
     bury_many("emails", 3)
     assert mq_json("redrive", "emails", *to, "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
-    assert jobs.look("emails").rate == 5
+    assert jobs.get_job("emails").rate == 5
     with pytest.raises(CommandError, match="Another job is running"):
         mq("redrive", "emails", "--all")
     assert inspector.queue("emails").dead == 3

@@ -93,7 +93,7 @@ def test_messages_of_all_partitions_are_listed_in_pages(ids):
 
 def test_a_message_is_found_in_its_partition(ids):
     found = find_one("payments", ids[0])
-    assert (found["place"], found["id"]) == ("ready", ids[0])
+    assert (found["state"], found["id"]) == ("ready", ids[0])
     assert found["queue"] in NAMES
     assert found["why"]["sentence"]
     with pytest.raises(CommandError, match="has no message"):

@@ -71,7 +71,10 @@ def _wait_and_look(case, store):
     assert actions.pause(case.queue)
     assert actions.resume(case.queue)
     one, two = message_lists.messages(case.queue, "dead", limit=10).rows
-    assert len(dead_letters.look_among(case.queue, NOTHING, limit=10).rows) == dead_letters.groups(case.queue)[0].count
+    assert (
+        len(dead_letters.search_dead_letters(case.queue, NOTHING, limit=10).rows)
+        == dead_letters.groups(case.queue)[0].count
+    )
     assert dead_letters.redrive(case.queue, [one.ref]).done == 1
     assert resubmit(case.queue, two.ref, "99")
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
@@ -82,7 +85,7 @@ def _wait_and_look(case, store):
     assert jobs.begin(case.queue, "redrive", who="me").word == "begun"
     while work_here(case.queue, "w1") != IDLE:
         pass
-    assert jobs.look(case.queue).done == 1
+    assert jobs.get_job(case.queue).done == 1
     assert not jobs.cancel(case.queue)
     view = inspector.queue(case.queue)
     assert (view.error, view.dead) == ("", 0)
@@ -93,14 +96,14 @@ def _wait_and_look(case, store):
 
 
 def _delete_what_is_found(case, store):
-    places: tuple[jobs.JobPlace, ...] = ("delayed", "ready")
+    places: tuple[jobs.ActionableState, ...] = ("delayed", "ready")
     for place in places:
         store.publish([outgoing(data=marked(), delay_ms=60_000) for _ in range(3)])
         store.publish([outgoing(data=marked()) for _ in range(3)])
         assert jobs.begin(case.queue, "delete", place, who="me").word == "begun"
         while work_here(case.queue, "w1", place) != IDLE:
             pass
-        assert jobs.look(case.queue, place).state == "finished"
+        assert jobs.get_job(case.queue, place).state == "finished"
         assert not jobs.cancel(case.queue, place)
 
 

@@ -59,7 +59,7 @@ def begin(jobs, dead, what="redrive", *, rate=0, **more):
 def work_off(jobs, worker="w1"):
     while jobs.work(worker) != IDLE:
         pass
-    return jobs.look()["dead"]
+    return jobs.read()["dead"]
 
 
 @pytest.mark.parametrize(("what", "ready"), [("redrive", 620), ("delete", 0)])
@@ -80,7 +80,7 @@ def test_another_goes_on_once_a_dead_workers_lease_is_over(store, dead, jobs, bu
     jobs.work("w1")
 
     assert 0 < jobs.work("w2") <= LEASE_MS / 1000 + 0.1
-    assert jobs.look()["dead"].done == 100
+    assert jobs.read()["dead"].done == 100
     redis_client.hset(store.keys.jobs, "dead:lease", 1)
     assert work_off(jobs, "w2").done == 620
     assert store.depths().ready == 620
@@ -96,7 +96,7 @@ def test_who_lost_the_job_moves_nothing(store, dead, jobs, bury, redis_client):
     assert dead.delete(entries, step=JobStep("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
 
     assert (store.depths().ready, store.depths().dead) == (0, 3)
-    assert jobs.look()["dead"].done == 0
+    assert jobs.read()["dead"].done == 0
 
 
 def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
@@ -104,7 +104,7 @@ def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
     begin(jobs, dead, rate=50)
 
     assert jobs.work("w1") == pytest.approx(0.2)
-    found = jobs.look()["dead"]
+    found = jobs.read()["dead"]
     assert (found.done, found.looked, found.state) == (10, 10, "running")
     begin_again = jobs.begin(JobOrder(what="delete", who="bob", until="9-9"), total=1)
     assert not begin_again

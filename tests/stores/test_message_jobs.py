@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, scan_place
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, scan_state
 from mq_django.stores.dead_letters import JobStep
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -42,7 +42,7 @@ def delay_many(count, name="welcome"):
 def work_off(jobs, place="delayed"):
     while jobs.work("w1", place) != IDLE:
         pass
-    return jobs.look()[place]
+    return jobs.read()[place]
 
 
 def test_delayed_messages_that_match_are_deleted_and_the_others_stay(jobs):
@@ -143,7 +143,7 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     started.begin("emails", "delete", "delayed", who="ann")
     redis_client.hset(get_config().queue("emails").keys.jobs, mapping={"delayed:worker": "w2", "delayed:lease": 2**50})
     transport = Pooled(get_client("inspect"))
-    source, found, after = scan_place(get_config().queue("emails"), transport, "delayed", Cursor(), 10)
+    source, found, after = scan_state(get_config().queue("emails"), transport, "delayed", Cursor(), 10)
 
     words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS, "delayed"))
 
@@ -159,7 +159,7 @@ def test_a_cancelled_job_stops(jobs):
     assert started.cancel("emails", "delayed")
     assert jobs.work("w1", "delayed") == IDLE
 
-    found = jobs.look()["delayed"]
+    found = jobs.read()["delayed"]
     assert found.state == "cancelled"
     assert inspector.queue("emails").delayed == 1300 - found.done
 
@@ -173,7 +173,7 @@ def test_each_place_of_messages_has_a_job_of_its_own(jobs, redis_client):
     publish("emails", "welcome", 1)
     assert started.begin("emails", "delete", "ready", who="bob").word == "begun"
     assert started.begin("emails", "delete", who="ann").word == "nothing"
-    assert {job.order.place for job in inspector.queue("emails").jobs} == {"delayed", "ready"}
+    assert {job.order.messages for job in inspector.queue("emails").jobs} == {"delayed", "ready"}
     work_off(jobs)
     # A job that runs is kept for as long as it takes.
     assert redis_client.ttl(get_config().queue("emails").keys.jobs) == -1

@@ -354,7 +354,7 @@ def bury_many(count):
 def work_off(worker="w1"):
     while jobs().work(worker) != IDLE:
         pass
-    return jobs().look()["dead"]
+    return jobs().read()["dead"]
 
 
 @pytest.mark.parametrize("target", ["limited", "rsmq", "elsewhere"])
@@ -433,7 +433,7 @@ def test_a_cancelled_job_leaves_no_message_in_both_queues(configure, monkeypatch
     monkeypatch.setattr(Mover, "write", write_and_cancel)
     jobs().work("w1")
 
-    assert jobs().look()["dead"].state == "cancelled"
+    assert jobs().read()["dead"].state == "cancelled"
     assert depths() == (0, 3)
 
 
@@ -461,7 +461,7 @@ def test_a_job_waits_for_room_in_a_full_queue(configure):
     begin()
     assert jobs().work("w1") == FULL
     assert jobs().work("w1") == FULL
-    assert (jobs().look()["dead"].done, jobs().look()["dead"].looked, jobs().look()["dead"].state) == (3, 3, "running")
+    assert (jobs().read()["dead"].done, jobs().read()["dead"].looked, jobs().read()["dead"].state) == (3, 3, "running")
     settle(store("bulk"), ACK)
     assert work_off().done == 5
     assert depths() == (0, 2)
@@ -472,7 +472,7 @@ def test_a_job_to_a_queue_that_is_not_configured_here_is_cancelled(configure, mq
     begin()
     mq_settings(QUEUES={"emails": {}})
     assert jobs().work("w1") == IDLE
-    assert jobs().look()["dead"].state == "cancelled"
+    assert jobs().read()["dead"].state == "cancelled"
     assert store("emails").depths().dead == 2
 
 
@@ -481,7 +481,7 @@ def test_a_job_that_does_not_say_where_to_is_none(configure, redis_client, field
     bury_many(2)
     begin()
     redis_client.hset(store("emails").keys.jobs, mapping=fields)
-    assert jobs().look() == {}
+    assert jobs().read() == {}
     jobs().work("w1")
     assert depths() == (2, 0)
 
@@ -492,7 +492,7 @@ def test_who_lost_the_job_counts_nothing(configure, redis_client):
     redis_client.hset(store("emails").keys.jobs, mapping={"dead:worker": "w2", "dead:lease": 2**50})
     chosen, moving = entries(), mover()
     moving.remove(chosen, moving.write(chosen).words, step=JobStep("w1", chosen[-1], 2, LEASE_MS))
-    assert (jobs().look()["dead"].done, depths()) == (0, (0, 2))
+    assert (jobs().read()["dead"].done, depths()) == (0, (0, 2))
 
 
 def test_a_target_whose_server_is_away_is_an_error_of_this_job_alone(mq_settings):
@@ -506,7 +506,7 @@ def test_a_target_whose_server_is_away_is_an_error_of_this_job_alone(mq_settings
             jobs().work("w1")
 
     assert type(raised.value) is StoreError
-    assert (jobs().look()["dead"].state, store("emails").depths().dead) == ("running", 3)
+    assert (jobs().read()["dead"].state, store("emails").depths().dead) == ("running", 3)
 
 
 @pytest.mark.parametrize("target", ["stream", "rsmq"])

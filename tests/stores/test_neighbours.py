@@ -362,7 +362,7 @@ def be_in_a_line(client, mq_settings):
         queue.publish("welcome", marked(), key="a")
     settle(store, Bury("no", reason="attempts"), take_all(store, ME))
     line = key_line("emails", "a")
-    assert (line.parked, line.blocking.place) == (2, "dead")
+    assert (line.parked, line.blocking.state) == (2, "dead")
     assert skip("emails", line.hash, line.blocking.token) == "SKIPPED"
     settle(store, ACK, store.take(ME, count=1))
 

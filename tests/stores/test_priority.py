@@ -8,7 +8,7 @@ from mq_django.core.messages import LookupState
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting_room import name_score
+from mq_django.stores.waiting import name_score
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.stores.acts import make_due, settle, take_all

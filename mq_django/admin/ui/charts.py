@@ -300,11 +300,11 @@ def _name(found: NameActivity, url: str, is_chosen: bool) -> dict[str, Any]:
 def figures(activity: Activity) -> list[dict[str, Any]]:
     """Return the charts as rows of a table, the newest first, without steps that have no activity."""
     rows = []
-    for place in reversed(range(len(activity.published))):
-        counts = [getattr(activity, what)[place] for what in HAPPENED]
+    for index in reversed(range(len(activity.published))):
+        counts = [getattr(activity, what)[index] for what in HAPPENED]
         if any(counts):
-            times = _times(activity.took_each[place]) + _times(activity.waited_each[place], endless_latency())
-            rows.append({"ago": ago(activity, place), "counts": [*map(text.number, counts)], "times": times})
+            times = _times(activity.took_each[index]) + _times(activity.waited_each[index], endless_latency())
+            rows.append({"ago": ago(activity, index), "counts": [*map(text.number, counts)], "times": times})
     return rows
 
 

@@ -90,7 +90,7 @@ class LiveParts:
         return {name: Rendered(SafeString(part.html), part.version) for name, part in self.parts.items()}
 
     def response(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer to a poll: what differs from what the browser has, and the versions of that."""
+        """Return the answer to a poll: the parts that differ from what the browser has, and their versions."""
         have, whole, rows = _have(request), dict[str, str](), dict[str, Mapping[int, str]]()
         changed = {name: part for name, part in self.parts.items() if have.get(name) != part.version}
         for name, part in changed.items():

@@ -293,8 +293,8 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
 
 def waiting_url(page: Page, view: QueueView) -> str:
     """Return the URL of the first list of waiting messages that is not empty."""
-    room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
-    return page.url("messages", view.name, "delayed" if view.delayed else room)
+    state = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
+    return page.url("messages", view.name, "delayed" if view.delayed else state)
 
 
 def topic_tabs(page: Page, view: TopicView, current: str) -> list[dict[str, Any]]:
@@ -360,7 +360,7 @@ def confirm(
     unlisted: int = 0,
     dangerous: bool = False,
     inputs: Sequence[Mapping[str, Any]] = (),
-    look: tuple[str, str] | None = None,
+    detail: tuple[str, str] | None = None,
 ) -> HttpResponse:
     """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty.
 
@@ -380,7 +380,7 @@ def confirm(
         unlisted=number(unlisted) if unlisted else "",
         dangerous=dangerous,
         inputs=inputs,
-        look=look,
+        detail=detail,
     )
 
 

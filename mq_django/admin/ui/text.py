@@ -132,8 +132,8 @@ def from_url(text: str) -> bytes:
     parts = re.split(r"_([0-9A-F]{2})", "" if text == "_-" else text)
     plain, quoted = parts[::2], parts[1::2]
     made = [*(part.encode() for part in plain)]
-    for place, code in enumerate(quoted):
-        made[place] += bytes.fromhex(code)
+    for index, code in enumerate(quoted):
+        made[index] += bytes.fromhex(code)
     return b"".join(made)
 
 

@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.promoter import NextChecks
-from mq_django.stores.background_jobs import IDLE, BackgroundJobs, JobPlace
+from mq_django.stores.background_jobs import IDLE, ActionableState, BackgroundJobs
 from mq_django.transport.connections import open_transport
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
@@ -26,7 +26,7 @@ class JobRunner(Service):
         self._worker = worker
         self._checks = NextChecks(self._jobs)
         #: The next step of each running job, on the monotonic clock: each has its own pace.
-        self._steps: dict[tuple[int, JobPlace], float] = {}
+        self._steps: dict[tuple[int, ActionableState], float] = {}
 
     def expect(self, number: int) -> None:
         """Check a queue now: it has a job."""
@@ -44,13 +44,13 @@ class JobRunner(Service):
 
     def _find_jobs(self, number: int) -> None:
         self._checks.begin(number, IDLE)
-        self._steps |= dict.fromkeys(((number, place) for place in self._jobs[number].running()), 0.0)
+        self._steps |= dict.fromkeys(((number, state) for state in self._jobs[number].running()), 0.0)
 
-    def _work(self, which: tuple[int, JobPlace]) -> None:
+    def _work(self, which: tuple[int, ActionableState]) -> None:
         # An error ends it here, and the next look at the queue finds the job again.
         del self._steps[which]
-        number, place = which
-        pause = self._jobs[number].work(self._worker, place)
+        number, state = which
+        pause = self._jobs[number].work(self._worker, state)
         if pause < IDLE:
             self._steps[which] = time.monotonic() + max(MIN_PAUSE, pause)
 
@@ -59,7 +59,7 @@ class JobRunner(Service):
         self._checks.ask_all()
 
 
-def work_here(queue: str, worker: str, place: JobPlace = "dead") -> float:
+def work_here(queue: str, worker: str, state: ActionableState = "dead") -> float:
     """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
 
     Of a queue with partitions one step of each job. IDLE means that there is no job.
@@ -70,4 +70,4 @@ def work_here(queue: str, worker: str, place: JobPlace = "dead") -> float:
     """
     config = get_config().queue(queue)
     transport = open_transport("inspect", config.connection)
-    return min([BackgroundJobs(part, transport).work(worker, place) for part in config.each_part])
+    return min([BackgroundJobs(part, transport).work(worker, state) for part in config.each_part])

@@ -15,7 +15,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 PAGE = "docs/doctor.md"
 
 #: The finding that something could not be looked at.
-NOT_LOOKED = "D199"
+NOT_CHECKED = "D199"
 
 #: Names that a finding lists.
 MAX_NAMED = 8
@@ -32,7 +32,7 @@ class DoctorFinding:
     level: Level
     seen: str
     advice: str
-    #: What it is about: a server, or "" for the project.
+    #: Its subject: a server, or "" for the project.
     where: str = ""
 
     @property
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[Facts]):
+class DoctorCheck(Generic[Facts]):
     """One look at the facts of an area: a function that yields what is wrong, and what follows from that."""
 
     code: str

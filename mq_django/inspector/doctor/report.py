@@ -8,11 +8,11 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
-from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
-from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
-from mq_django.inspector.doctor.project_looks import PROJECT_LOOKS, project_facts
-from mq_django.inspector.doctor.queue_looks import PARTITION_LOOKS, QUEUE_LOOKS, queue_facts
-from mq_django.inspector.doctor.server_looks import SERVER_LOOKS, server_facts
+from mq_django.inspector.doctor.findings import LEVELS, NOT_CHECKED, DoctorCheck, DoctorFinding, Level
+from mq_django.inspector.doctor.key_checks import KEY_CHECKS, Progress, key_facts
+from mq_django.inspector.doctor.project_checks import PROJECT_CHECKS, project_facts
+from mq_django.inspector.doctor.queue_checks import PARTITION_CHECKS, QUEUE_CHECKS, queue_facts
+from mq_django.inspector.doctor.server_checks import SERVER_CHECKS, server_facts
 from mq_django.transport.connections import get_clients
 from mq_django.transport.sessions import within
 
@@ -23,13 +23,13 @@ AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code"
 UNREACHABLE = "D100"
 
 #: The looks that need a server.
-_OF_SERVER = (*SERVER_LOOKS, *PARTITION_LOOKS)
-_OF_SERVERS: tuple[Look[Any], ...] = (*_OF_SERVER, *KEY_LOOKS, *QUEUE_LOOKS)
+_OF_SERVER = (*SERVER_CHECKS, *PARTITION_CHECKS)
+_OF_SERVERS: tuple[DoctorCheck[Any], ...] = (*_OF_SERVER, *KEY_CHECKS, *QUEUE_CHECKS)
 
 #: All codes of findings.
-CODES = frozenset(look.code for look in (*PROJECT_LOOKS, *_OF_SERVERS)) | {UNREACHABLE}
+CODES = frozenset(check.code for check in (*PROJECT_CHECKS, *_OF_SERVERS)) | {UNREACHABLE}
 
-#: Seconds for all round trips to one server, beside those of its own connections.
+#: Seconds for all round trips to one server, beside its own connections.
 SECONDS = 60.0
 
 
@@ -41,7 +41,7 @@ class DoctorReport:
     codes: Collection[str]
     findings: list[DoctorFinding] = field(default_factory=list)
     #: Area -> the looks that were taken.
-    looked_at: dict[str, list[str]] = field(default_factory=dict)
+    checked: dict[str, list[str]] = field(default_factory=dict)
 
     def of_area(self, area: str) -> list[DoctorFinding]:
         """Return the findings of an area, the worst first."""
@@ -57,30 +57,30 @@ class DoctorReport:
         if finding.code in self.codes:
             self.findings.append(finding)
 
-    def asks(self, looks: Sequence[Look[Any]]) -> bool:
+    def asks(self, checks: Sequence[DoctorCheck[Any]]) -> bool:
         """Return whether one of these looks can find what is asked for."""
-        return any(look.code in self.codes for look in looks)
+        return any(check.code in self.codes for check in checks)
 
     def note(self, area: str, what: str) -> None:
         """Note that something was looked at, once for all servers."""
-        if what not in self.looked_at.setdefault(area, []):
-            self.looked_at[area].append(what)
+        if what not in self.checked.setdefault(area, []):
+            self.checked[area].append(what)
 
-    def take(self, looks: Sequence[Look[Any]], facts: Any, *, where: str = "") -> None:
+    def take(self, checks: Sequence[DoctorCheck[Any]], facts: Any, *, where: str = "") -> None:
         """Take the looks that can find what is asked for. One that fails does not affect the others."""
-        for look in looks:
-            if look.code not in self.codes:
+        for check in checks:
+            if check.code not in self.codes:
                 continue
             try:
-                self.findings += look.findings(facts, where)
+                self.findings += check.findings(facts, where)
             except StoreError as error:
-                self.add(_not_looked(look.what, error, where))
+                self.add(_not_checked(check.what, error, where))
                 continue
-            if look.code != NOT_LOOKED:
-                self.note(AREAS[look.code[1]], look.what)
+            if check.code != NOT_CHECKED:
+                self.note(AREAS[check.code[1]], check.what)
 
 
-def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lambda _: None) -> DoctorReport:
+def examine_project(*, codes: Collection[str] = CODES, progress: Progress = lambda _: None) -> DoctorReport:
     """Take the looks that can find one of these codes, and return their findings.
 
     Args:
@@ -88,26 +88,26 @@ def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lamb
         progress: called each second with the number of keys that were scanned.
     """
     report, project = DoctorReport(codes), project_facts()
-    report.take(PROJECT_LOOKS, project)
+    report.take(PROJECT_CHECKS, project)
     if project.is_readable and (UNREACHABLE in codes or report.asks(_OF_SERVERS)):
         with within(SECONDS):
-            reached = [_look_at_servers(report, connection, progress) for connection in get_config().connections()]
-            if any(reached) and report.asks(QUEUE_LOOKS):
-                _look_at_queues(report)
+            reached = [_examine_servers(report, connection, progress) for connection in get_config().connections()]
+            if any(reached) and report.asks(QUEUE_CHECKS):
+                _examine_queues(report)
     return report
 
 
-def _look_at_servers(report: DoctorReport, connection: str, progress: Progress) -> bool:
+def _examine_servers(report: DoctorReport, connection: str, progress: Progress) -> bool:
     """Look at the server of a connection, or each master of a cluster; return whether one can be used."""
     try:
         clients = get_clients("inspect", connection)
     except MQError as error:
         report.add(_unreachable(connection, error))
         return False
-    return any([_look_at_server(report, connection, client, progress) for client in clients])  # noqa: C419 - all
+    return any([_examine_server(report, connection, client, progress) for client in clients])  # noqa: C419 - all
 
 
-def _look_at_server(report: DoctorReport, connection: str, client: redis.Redis, progress: Progress) -> bool:
+def _examine_server(report: DoctorReport, connection: str, client: redis.Redis, progress: Progress) -> bool:
     """Look at a server and its keys; return whether it can be used."""
     try:
         server = server_facts(connection, client)
@@ -116,21 +116,21 @@ def _look_at_server(report: DoctorReport, connection: str, client: redis.Redis, 
         return False
     report.note(AREAS["1"], "connection")
     report.take(_OF_SERVER, server, where=server.where)
-    if report.asks(KEY_LOOKS):
+    if report.asks(KEY_CHECKS):
         try:
-            report.take(KEY_LOOKS, key_facts(server, progress), where=server.where)
+            report.take(KEY_CHECKS, key_facts(server, progress), where=server.where)
         except StoreError as error:
-            report.add(_not_looked("keys", error, server.where))
+            report.add(_not_checked("keys", error, server.where))
     return True
 
 
-def _look_at_queues(report: DoctorReport) -> None:
+def _examine_queues(report: DoctorReport) -> None:
     try:
         queues = queue_facts()
     except StoreError as error:
-        report.add(_not_looked("queues and consumers", error, ""))
+        report.add(_not_checked("queues and consumers", error, ""))
         return
-    report.take(QUEUE_LOOKS, queues)
+    report.take(QUEUE_CHECKS, queues)
 
 
 def _unreachable(connection: str, error: MQError) -> DoctorFinding:
@@ -143,9 +143,9 @@ def _unreachable(connection: str, error: MQError) -> DoctorFinding:
     )
 
 
-def _not_looked(what: str, error: StoreError, where: str) -> DoctorFinding:
+def _not_checked(what: str, error: StoreError, where: str) -> DoctorFinding:
     return DoctorFinding(
-        code=NOT_LOOKED,
+        code=NOT_CHECKED,
         level="note",
         seen=f"Could not look at {what}: {str(error).partition(' (docs/')[0].rstrip('.')}.",
         advice="If a right is missing, run this command as a Redis user who has it.",

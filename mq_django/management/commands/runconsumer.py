@@ -104,10 +104,10 @@ class Command(BaseCommand):
         parser.add_argument(
             "--housekeeping",
             action="store_true",
-            help="Start no consumers: only promote delayed messages, recover those of dead consumers, fire schedules, "
-            "and run background jobs.",
+            help="Start no consumers: only promote delayed messages, recover messages of dead consumers, fire "
+            "schedules, and run background jobs.",
         )
-        parser.add_argument("--no-relay", action="store_true", help="Publish no rows of outboxes.")
+        parser.add_argument("--no-relay", action="store_true", help="Do not run the outbox relay.")
         parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
         parser.add_argument(

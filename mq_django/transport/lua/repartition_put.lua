@@ -142,7 +142,7 @@ while at <= #ARGV do
     for n = at + 18, at + 1 + count do
       fields[#fields + 1] = ARGV[n]
     end
-    puts[item.place](item, fields)
+    puts[item.state](item, fields)
     if item.claim ~= '' and redis.call('hsetnx', claims, 'k:' .. item.claim, item['until']) == 1 then
       redis.call('hset', claims, 'i:' .. item.id, item.claim)
     end

@@ -5,7 +5,7 @@
 -- front of it.
 --
 -- KEYS[1]  control    {queue.p.x}:control      HASH
--- KEYS[2]  moving     {queue.p.x}:moving       STREAM  entries: place, name, id, score, token, claim, until, cancel; then
+-- KEYS[2]  moving     {queue.p.x}:moving       STREAM  entries: state, name, id, score, token, claim, until, cancel; then
 --                                                      the fields of the message, or `body`
 -- KEYS[3]   ready      {queue.p.x}:ready        STREAM
 -- KEYS[4]   front      {queue.p.x}:front        STREAM
@@ -71,7 +71,7 @@ local function put(place, name, id, score, token, fields)
   if has_cancels and id ~= '' then
     cancel = redis.call('zscore', cancels, id) or ''
   end
-  local item = { 'place', place, 'name', name, 'id', id, 'score', score, 'token', token }
+  local item = { 'state', place, 'name', name, 'id', id, 'score', score, 'token', token }
   for _, text in ipairs({ 'claim', claim, 'until', lasts, 'cancel', cancel }) do
     item[#item + 1] = text
   end

@@ -84,7 +84,7 @@ def test_a_second_job_waits_for_the_first(operator, in_background):
     again = operator.post(f"{DEAD}all/delete/", fields, follow=True)
 
     assert "Another job is running." in again.content.decode()
-    assert jobs.look("emails").order.what == "redrive"
+    assert jobs.get_job("emails").order.what == "redrive"
     assert LogEntry.objects.count() == 1
 
 
@@ -94,7 +94,7 @@ def test_a_rate_is_kept_with_the_job(operator):
 
     shown = operator.post(f"{DEAD}all/redrive/", {**fields, "rate": "50"}, follow=True)
 
-    assert jobs.look("emails").rate == 50
+    assert jobs.get_job("emails").rate == 50
     assert "50/s" in shown.content.decode()
     assert LogEntry.objects.get().change_message == "Began to redrive 30 dead letters, at most 50/s"
     # A step is a fifth of a second's worth, and the next comes when that is over.
@@ -108,9 +108,9 @@ def test_a_rate_that_is_none_is_refused(operator):
 
     for rate in ("0", "-1", "nonsense", "9" * 20):
         assert operator.post(f"{DEAD}all/redrive/", {**fields, "rate": rate}).status_code == 400, rate
-    assert jobs.look("emails") is None
+    assert jobs.get_job("emails") is None
     operator.post(f"{DEAD}all/redrive/", {**fields, "rate": ""})
-    assert jobs.look("emails").rate == 0
+    assert jobs.get_job("emails").rate == 0
 
 
 def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
@@ -120,7 +120,7 @@ def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
 
     asked = operator.post(f"{JOB}cancel/")
     assert "Redriving: 100 so far. Changes made so far stay" in asked.content.decode()
-    assert jobs.look("emails").state == "running"
+    assert jobs.get_job("emails").state == "running"
     done = operator.post(f"{JOB}cancel/", {"confirmed": "yes"}, follow=True)
 
     assert "Cancelled after 100 dead letters were redriven." in done.content.decode()
@@ -200,7 +200,7 @@ def test_a_filter_that_cannot_be_applied_is_refused_and_never_selects_everything
             accepted.append((address, query))
     assert accepted == []
     assert numbers() == (0, 3)
-    assert jobs.look("emails") is None
+    assert jobs.get_job("emails") is None
     assert not LogEntry.objects.exists()
 
 
@@ -248,5 +248,5 @@ def test_a_job_that_somebody_wrote_by_hand_breaks_nothing(operator, redis_client
 def test_what_a_search_looks_for_in_errors_is_not_found_where_a_secret_stands(operator):
     bury("emails", error="ValueError: password=hunter2")
 
-    assert dead_letters.look_among("emails", Filter(error="hunter2"), limit=5).rows == []
+    assert dead_letters.search_dead_letters("emails", Filter(error="hunter2"), limit=5).rows == []
     assert len(operator.get(DEAD, {"error": "valueerror"}).context["rows"]) == 1

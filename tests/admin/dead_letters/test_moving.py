@@ -47,7 +47,7 @@ def test_without_a_queue_that_can_have_them_nothing_is_moved(operator, mq_settin
             answer = operator.post(address, {"confirmed": "yes", **fields, **target})
             assert answer.status_code == 400, (address, target)
             assert "Select the queue to which the dead letters are moved." in answer.content.decode()
-    assert (numbers(), jobs.look("emails")) == ((1, 0), None)
+    assert (numbers(), jobs.get_job("emails")) == ((1, 0), None)
     assert not LogEntry.objects.exists()
 
 

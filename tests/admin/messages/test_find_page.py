@@ -34,7 +34,7 @@ def test_a_message_is_found_and_linked_wherever_it_is(operator):
     }
     found["ready"] = publish("emails", "welcome", 2)
     for place, message_id in found.items():
-        (row,) = (row for row in rows(operator, message_id) if row["place"] == place)
+        (row,) = (row for row in rows(operator, message_id) if row["state"] == place)
         page = operator.get(row["url"])
         assert page.status_code == 200
         assert message_id in page.content.decode()
@@ -45,7 +45,7 @@ def test_what_became_of_a_message_has_no_page(operator):
     expired = publish("emails", "welcome", 1)
     settle("emails", take("emails", 1), Expire())
     (row,) = rows(operator, expired)
-    assert (row["url"], row["place"]) == ("", "discarded: it had expired")
+    assert (row["url"], row["state"]) == ("", "discarded: it had expired")
 
 
 def test_what_nobody_knows_says_so(operator):

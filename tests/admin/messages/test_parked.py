@@ -36,7 +36,7 @@ def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
 
     text = page.content.decode()
     assert page.redirect_chain[0][0].startswith(f"{BASE}emails/message/parked/")
-    assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 messages of that key are before it." in text
+    assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 messages of its key are before it." in text
 
 
 def test_who_may_not_see_data_sees_no_key(viewer, ids):

@@ -78,7 +78,7 @@ def test_no_page_of_the_queue_fails(operator):
             continue
         path = re.sub(
             r"<str:(\w+)>",
-            lambda found: {"name": "payments", "place": "ready", "room": "delayed", "what": "redrive"}.get(
+            lambda found: {"name": "payments", "state": "ready", "room": "delayed", "what": "redrive"}.get(
                 found[1], "1-1"
             ),
             where,

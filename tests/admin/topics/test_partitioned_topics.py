@@ -82,7 +82,7 @@ def test_the_log_lists_the_messages_of_all_partitions_and_links_to_each(viewer):
 def test_its_group_has_a_table_of_its_partitions_and_no_offset_of_its_own(viewer):
     response = viewer.get(f"{BASE}events%3Abilling/change/")
     assert [row["name"] for row in response.context["partitions"]] == [f"{name}:billing" for name in NAMES]
-    assert "Offset" not in dict(response.context["place"])
+    assert "Offset" not in dict(response.context["position"])
 
 
 def test_the_group_is_moved_in_all_partitions(events, operator):

@@ -8,7 +8,7 @@ from mq_django.admin.run_graph import lay_out
 def columns(before):
     layout = lay_out(before)
     return [
-        [number for number in sorted(before, key=lambda n: layout.places[n].row) if layout.places[number].column == at]
+        [number for number in sorted(before, key=lambda n: layout.cells[n].row) if layout.cells[number].column == at]
         for at in range(layout.columns)
     ]
 
@@ -26,9 +26,9 @@ def test_each_step_has_a_place_of_its_own():
     rand = random.Random(1)
     before = {n: sorted(rand.sample(range(1, n), min(n - 1, rand.randrange(4)))) for n in range(1, 201)}
     layout = lay_out(before)
-    assert len({*layout.places.values()}) == 200
-    assert all(layout.places[n].column > layout.places[other].column for n in before for other in before[n])
-    assert all(0 <= place.row <= layout.rows - 1 for place in layout.places.values())
+    assert len({*layout.cells.values()}) == 200
+    assert all(layout.cells[n].column > layout.cells[other].column for n in before for other in before[n])
+    assert all(0 <= place.row <= layout.rows - 1 for place in layout.cells.values())
 
 
 def test_what_another_program_has_written_is_no_error():

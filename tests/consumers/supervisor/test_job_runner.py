@@ -21,7 +21,7 @@ def test_a_job_is_worked_off_step_by_step(mq_settings):
 
     service.run_once()
     assert inspector.queue("emails").ready == 100
-    wait_until(lambda: service.run_once() > 1 and jobs.look("emails").state == "finished")
+    wait_until(lambda: service.run_once() > 1 and jobs.get_job("emails").state == "finished")
     assert inspector.queue("emails").ready == 1100
 
 
@@ -49,7 +49,7 @@ def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_th
         job_runner("default", "emails").run_once()
 
     view = inspector.queue("default")
-    assert (jobs.look("default").state, view.dead, view.delayed) == ("running", 1, 0)
+    assert (jobs.get_job("default").state, view.dead, view.delayed) == ("running", 1, 0)
     assert inspector.queue("emails").ready == 1
 
 
@@ -73,16 +73,16 @@ def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis
     first = trees()
     wait_until(lambda: inspector.queue("default").alive)
     jobs.begin("default", "redrive", who="ann", rate=200)
-    wait_until(lambda: jobs.look("default").done >= 8)
+    wait_until(lambda: jobs.get_job("default").done >= 8)
 
     first.kill_all()
-    done = jobs.look("default").done
+    done = jobs.get_job("default").done
     assert done < 400
     # As if its ten seconds were over. The rest need not come slowly.
     redis_client.hset(get_config().queue("default").keys.jobs, mapping={"dead:lease": 1, "dead:rate": 10_000})
     trees()
 
-    wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
-    found = jobs.look("default")
+    wait_until(lambda: jobs.get_job("default").state == "finished", timeout=30)
+    found = jobs.get_job("default")
     assert (found.done, found.missing, found.looked) == (400, 0, 400)
     wait_until(lambda: set(history.counts()) == set(ids))

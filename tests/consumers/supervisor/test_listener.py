@@ -66,12 +66,12 @@ def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(
     wait_until(lambda: inspector.queue("default").alive)
     jobs.begin("default", "delete", "delayed", who="ann")
     # From now on the supervisor looks for a job once a minute, or when it hears of one.
-    wait_until(lambda: jobs.look("default", "delayed").state == "finished")
+    wait_until(lambda: jobs.get_job("default", "delayed").state == "finished")
     publish("default", "later", 2, delay=3600)
 
     unheard = BackgroundJobs(get_config().queue("default"), Cut(redis_client))
-    order = JobOrder(place="delayed", what="delete", who="ann", until=f"{clock.now_ms() + 60_000}-0")
+    order = JobOrder(messages="delayed", what="delete", who="ann", until=f"{clock.now_ms() + 60_000}-0")
     assert unheard.begin(order, total=1)
 
-    wait_until(lambda: jobs.look("default", "delayed").state == "finished")
+    wait_until(lambda: jobs.get_job("default", "delayed").state == "finished")
     assert inspector.queue("default").delayed == 0

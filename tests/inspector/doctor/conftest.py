@@ -8,7 +8,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.doctor.findings import DoctorFinding
-from mq_django.inspector.doctor.report import CODES, look_at_project
+from mq_django.inspector.doctor.report import CODES, examine_project
 from mq_django.stores import open_members
 from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import PrivateServer, ServerBinary
@@ -42,7 +42,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Found:
     monkeypatch.setattr("mq_django.checks.declared", list)
 
     def look(prefix: str) -> list[DoctorFinding]:
-        return look_at_project(codes={code for code in CODES if code.startswith(prefix)}).findings
+        return examine_project(codes={code for code in CODES if code.startswith(prefix)}).findings
 
     return look
 

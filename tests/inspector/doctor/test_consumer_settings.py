@@ -15,7 +15,7 @@ def test_consumers_with_another_visibility_timeout(found):
     announce("emails", visibility_ms=60_000)
     (finding,) = found("D3")
     assert (finding.code, finding.level) == ("D304", "warning")
-    assert "other settings than those of this process: emails (VISIBILITY_TIMEOUT)." in finding.seen
+    assert "other settings than this process: emails (VISIBILITY_TIMEOUT)." in finding.seen
 
 
 def digests(name):

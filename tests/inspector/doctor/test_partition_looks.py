@@ -1,13 +1,13 @@
 """Queues whose number of partitions is another one in Redis."""
 
-from mq_django.inspector.doctor.report import look_at_project
+from mq_django.inspector.doctor.report import examine_project
 from mq_django.producers import queues
 
 CODES = {"D201", "D209"}
 
 
 def found():
-    return [(finding.code, finding.level) for finding in look_at_project(codes=CODES).findings]
+    return [(finding.code, finding.level) for finding in examine_project(codes=CODES).findings]
 
 
 def test_a_queue_with_partitions_is_no_finding(mq_settings):
@@ -20,7 +20,7 @@ def test_another_number_than_in_the_settings(mq_settings):
     mq_settings(QUEUES={"default": {"PARTITIONS": 8}})
     queues["default"].publish("act", {})
     mq_settings(QUEUES={"default": {"PARTITIONS": 4}})
-    (finding,) = look_at_project(codes={"D209"}).findings
+    (finding,) = examine_project(codes={"D209"}).findings
     assert "Queue 'default' has 8 partitions in Redis, and PARTITIONS is 4 here" in finding.seen
     mq_settings(QUEUES={"default": {}})
     assert ("D209", "error") in found()

@@ -5,7 +5,7 @@ import redis
 
 from mq_django import registry
 from mq_django.core.queue_configs import QueueConfig
-from mq_django.inspector.doctor.server_looks import _name, commands_of
+from mq_django.inspector.doctor.server_checks import _name, commands_of
 from tests.inspector.doctor.conftest import levels
 from tests.users import granted_to, rules_of, user
 

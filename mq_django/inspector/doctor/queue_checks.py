@@ -11,8 +11,8 @@ from mq_django.core.numbers import score
 from mq_django.core.texts import escape
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.consumers import ConsumerView
-from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, Look, Seen, counted, named
-from mq_django.inspector.doctor.server_looks import ServerFacts
+from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_CHECKED, DoctorCheck, Seen, counted, named
+from mq_django.inspector.doctor.server_checks import ServerFacts
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
@@ -73,7 +73,7 @@ def _of_unattended(facts: QueueFacts) -> Iterator[Seen]:
     if found:
         yield Seen(
             f"Other programs handle {named(found)} (EXTERNAL is True), and no supervisor does the housekeeping: "
-            "delayed messages do not become ready, and those of dead consumers stay with them.",
+            "delayed messages do not become ready, and messages of dead consumers stay with them.",
             advice=f"Start a consumer: manage.py runconsumer --housekeeping {' '.join(found[:MAX_NAMED])}",
         )
 
@@ -97,7 +97,7 @@ def _of_options(facts: QueueFacts) -> Iterator[str]:
             different[queue.name] = sorted(found)
     if different:
         shown = named(f"{name} ({', '.join(options)})" for name, options in different.items())
-        yield f"Consumers were started with other settings than those of this process: {shown}."
+        yield f"Consumers were started with other settings than this process: {shown}."
 
 
 def _different(config: QueueConfig, announced: Mapping[str, Any]) -> Iterator[str]:
@@ -180,30 +180,30 @@ def _of_errors(facts: QueueFacts) -> Iterator[str]:
         yield f"{names} could not be looked at: {error.rstrip('.')}."
 
 
-QUEUE_LOOKS: tuple[Look[QueueFacts], ...] = (
-    Look("D301", "warning", "queues without consumers", _of_unserved),
-    Look("D302", "warning", "housekeeping", _of_unattended),
-    Look(
+QUEUE_CHECKS: tuple[DoctorCheck[QueueFacts], ...] = (
+    DoctorCheck("D301", "warning", "queues without consumers", _of_unserved),
+    DoctorCheck("D302", "warning", "housekeeping", _of_unattended),
+    DoctorCheck(
         *("D303", "warning", "versions", _of_versions),
         "If this is not a rolling deploy, install the same version everywhere and restart runconsumer there.",
     ),
-    Look(
+    DoctorCheck(
         *("D304", "warning", "settings of consumers", _of_options),
         "If this is not a rolling deploy, restart runconsumer, or send it SIGHUP.",
     ),
-    Look("D305", "warning", "groups and retention", _of_groups),
-    Look(
+    DoctorCheck("D305", "warning", "groups and retention", _of_groups),
+    DoctorCheck(
         *("D306", "warning", "unhandled messages", _of_unhandled),
         "See their names with: manage.py mq find QUEUE --state unhandled. Deploy the handlers, or delete the "
         "messages: manage.py mq purge QUEUE --state unhandled --yes",
     ),
-    Look(
+    DoctorCheck(
         *("D307", "note", "grace periods", _of_grace),
         "Start runconsumer with a --grace of at least the longest timeout, and give it 25 s more to stop: "
         "TimeoutStopSec= of systemd, stop_grace_period of Compose, terminationGracePeriodSeconds of Kubernetes.",
     ),
-    Look(
-        *(NOT_LOOKED, "note", "queues that cannot be read", _of_errors),
+    DoctorCheck(
+        *(NOT_CHECKED, "note", "queues that cannot be read", _of_errors),
         "See the findings about the server; a key of a wrong type is shown by the admin.",
     ),
 )
@@ -221,8 +221,8 @@ def _of_partitions(server: ServerFacts) -> Iterator[str]:
             yield f"{disagreement(queue, reply.decode(errors='replace'))}."
 
 
-PARTITION_LOOKS: tuple[Look[ServerFacts], ...] = (
-    Look(
+PARTITION_CHECKS: tuple[DoctorCheck[ServerFacts], ...] = (
+    DoctorCheck(
         *("D209", "error", "numbers of partitions", _of_partitions),
         "Until then publishing raises QueueClosed, and runconsumer does not start.",
     ),

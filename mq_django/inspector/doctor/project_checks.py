@@ -1,4 +1,4 @@
-"""Looks at the settings, the code and the outboxes of the project, which are those of this process."""
+"""Check the settings, the code and the outboxes of the project, as this process has them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from django.core import checks
 
 from mq_django.conf import Config, read
 from mq_django.core.schedules import Every
-from mq_django.inspector.doctor.findings import Level, Look, Seen, named
+from mq_django.inspector.doctor.findings import DoctorCheck, Level, Seen, named
 from mq_django.inspector.outbox_views import OutboxProblem, outbox_databases, outboxes, publish_database, uses_outbox
 from mq_django.inspector.problem_sentences import outbox_sentence
 from mq_django.registry import names, schedules
@@ -100,31 +100,31 @@ def _of_outbox(what: OutboxProblem, project: ProjectFacts) -> Iterator[Seen]:
             yield Seen(f"{name} {outbox_sentence(view, what)}", where=f"database {view.database}")
 
 
-PROJECT_LOOKS: tuple[Look[ProjectFacts], ...] = (
-    Look("D203", "warning", "system checks", _of_checks),
-    Look(
+PROJECT_CHECKS: tuple[DoctorCheck[ProjectFacts], ...] = (
+    DoctorCheck("D203", "warning", "system checks", _of_checks),
+    DoctorCheck(
         *("D207", "warning", "schedules and rate limits", _of_ticks),
         'Raise RATE_LIMIT, let the schedules fire less often, or give their messages an expiry ("expires").',
     ),
-    Look(
+    DoctorCheck(
         *("D404", "warning", "queues without handlers", _of_unused),
         "Write a handler in an installed app, or name its module in MQ_DJANGO['MODULES']. If other programs "
         "handle the queue, set its EXTERNAL to True.",
     ),
-    Look("D601", "error", "tables of the outbox", _of_tables),
-    Look(
+    DoctorCheck("D601", "error", "tables of the outbox", _of_tables),
+    DoctorCheck(
         *("D602", "error", "outbox: unreadable", partial(_of_outbox, "unreadable")),
         "Start the database, or correct DATABASES.",
     ),
-    Look(
+    DoctorCheck(
         *("D603", "error", "outbox: stopped", partial(_of_outbox, "stopped")),
         "Messages stay in the database until this is decided: see docs/transactions.md.",
     ),
-    Look(
+    DoctorCheck(
         *("D604", "warning", "outbox: late", partial(_of_outbox, "late")),
         "A relay runs in each runconsumer without --no-relay, and as mq outbox --relay. Its log says what fails.",
     ),
-    Look(
+    DoctorCheck(
         *("D605", "warning", "outbox: set aside", partial(_of_outbox, "set aside")),
         "Look at them with manage.py mq outbox --set-aside or in the admin, then retry or discard them.",
     ),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys, TopicKeys, is_name
 from mq_django.core.texts import escape
-from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, Look, Seen, counted
-from mq_django.inspector.doctor.server_looks import ServerFacts
+from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_CHECKED, DoctorCheck, Seen, counted
+from mq_django.inspector.doctor.server_checks import ServerFacts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 
@@ -18,7 +18,7 @@ BATCH, MAX_SCANS = 1000, 2000
 #: Seconds after which a scan ends early, and between two reports of its progress.
 SECONDS, PROGRESS = 20.0, 1.0
 
-#: What follows the prefix in the keys that hold messages: of a queue, a topic, or a group.
+#: The part after the prefix of keys that hold messages: of a queue, a topic, or a group.
 _HOLDS_MESSAGES = r":\{([^{}]*)\}:(?:g:[A-Za-z0-9_-]+:)?(ready|front|waiting|dead|log)"
 
 #: Called with the number of keys that were scanned, each second.
@@ -108,10 +108,10 @@ def _of_scan(keys: KeyFacts) -> Iterator[str]:
         yield f"Redis has too many keys: about {keys.scanned:,} were scanned, and the others not looked at."
 
 
-KEY_LOOKS: tuple[Look[KeyFacts], ...] = (
-    Look("D201", "warning", "queues in Redis", _of_names),
-    Look(
-        *(NOT_LOOKED, "note", "number of keys", _of_scan),
+KEY_CHECKS: tuple[DoctorCheck[KeyFacts], ...] = (
+    DoctorCheck("D201", "warning", "queues in Redis", _of_names),
+    DoctorCheck(
+        *(NOT_CHECKED, "note", "number of keys", _of_scan),
         "Give queues a database, or a server, without the keys of other programs.",
     ),
 )

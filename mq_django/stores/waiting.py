@@ -65,7 +65,7 @@ def not_waiting(expired: object) -> Lookup:
     return Lookup(LookupState.EXPIRED, expired_ms=score_ms(expired)) if known else Lookup(LookupState.NOT_WAITING)
 
 
-class WaitingRoom:
+class WaitingMessages:
     """Delayed, unhandled, parked and prioritised messages."""
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:

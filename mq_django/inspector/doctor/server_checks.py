@@ -14,7 +14,7 @@ from mq_django.conf import DeliveryOptions, QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.numbers import whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, ServerBusy, StoreError, WrongNode
-from mq_django.inspector.doctor.findings import NOT_LOOKED, Look, Seen, mib, named
+from mq_django.inspector.doctor.findings import NOT_CHECKED, DoctorCheck, Seen, mib, named
 from mq_django.registry import groups
 from mq_django.transport.capabilities import Finding, examine
 from mq_django.transport.connections import get_client
@@ -58,7 +58,7 @@ class ServerFacts:
     info: Mapping[str, str]
     settings: Mapping[str, str]
     cluster: Mapping[str, str]
-    #: What `runconsumer` would say about it at its start.
+    #: The lines about it that `runconsumer` would log at its start.
     risks: Sequence[Finding]
     #: Command -> why the server has refused it.
     refused: Mapping[str, str]
@@ -438,7 +438,7 @@ def _reply_limit(server: ServerFacts) -> int:
 
 
 def _largest_message(server: ServerFacts) -> int:
-    """Return the most bytes of the data of a message on a server."""
+    """Return the maximum size of a message's data on a server, in bytes."""
     topics = [get_config().topic(name).max_size for name in server.topics]
     return max([queue.max_size for queue in server.queues] + topics, default=0)
 
@@ -452,53 +452,55 @@ def _of_refused(server: ServerFacts) -> Iterator[Seen]:
         )
 
 
-SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
-    Look("D101", "error", "version", partial(_of_risk, "version"), "Upgrade to Redis 7.0 or newer, or to Valkey."),
-    Look(
+SERVER_CHECKS: tuple[DoctorCheck[ServerFacts], ...] = (
+    DoctorCheck(
+        "D101", "error", "version", partial(_of_risk, "version"), "Upgrade to Redis 7.0 or newer, or to Valkey."
+    ),
+    DoctorCheck(
         *("D102", "error", "eviction", partial(_of_risk, "eviction")),
         "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.",
     ),
-    Look(
+    DoctorCheck(
         *("D103", "warning", "persistence", partial(_of_risk, "persistence")),
         "CONFIG SET appendonly yes, and the same in redis.conf.",
     ),
-    Look("D104", "warning", "known bugs", partial(_of_risk, "files"), "Upgrade Redis."),
-    Look(
+    DoctorCheck("D104", "warning", "known bugs", partial(_of_risk, "files"), "Upgrade Redis."),
+    DoctorCheck(
         *("D105", "error", "writes to disk", _of_saves),
         "Free space, or correct the permissions, in the folder that CONFIG GET dir names; the log of Redis "
         "has the reason. Then run BGSAVE and BGREWRITEAOF.",
     ),
-    Look(
+    DoctorCheck(
         *("D106", "warning", "memory", _of_memory),
         "Give Redis more memory (CONFIG SET maxmemory), start more consumers, or delete dead letters and old "
         "messages of topics.",
     ),
-    Look(
+    DoctorCheck(
         *("D109", "warning", "clock", _of_clock),
         "Synchronise both machines, for example with chrony or systemd-timesyncd (timedatectl set-ntp true).",
     ),
-    Look(
+    DoctorCheck(
         *("D110", "error", "role", _of_role),
         "Name the master, or an address that follows it, in CONNECTION. To make this server the master: "
         "REPLICAOF NO ONE.",
     ),
-    Look(
+    DoctorCheck(
         *("D112", "error", "cluster", _of_cluster),
         "Write redis+cluster:// instead of redis:// in CONNECTION, or rediss+cluster:// instead of rediss://.",
     ),
-    Look(
+    DoctorCheck(
         *("D113", "warning", "tcp-keepalive", _of_keepalive),
         "CONFIG SET tcp-keepalive 300, and the same in redis.conf.",
     ),
-    Look("D115", "error", "rights", missing_rights),
-    Look(
+    DoctorCheck("D115", "error", "rights", missing_rights),
+    DoctorCheck(
         *("D118", "warning", "Sentinels", _of_sentinels),
         "Start the Sentinels that are missing, and let all of them monitor the same master: SENTINEL MASTERS, "
         "SENTINEL SENTINELS NAME and SENTINEL CKQUORUM NAME show what each of them knows.",
     ),
-    Look(
+    DoctorCheck(
         *("D120", "warning", "limits for replies", _of_buffers),
         'CONFIG SET client-output-buffer-limit "normal 0 0 0", and the same in redis.conf.',
     ),
-    Look(NOT_LOOKED, "note", "refused commands", _of_refused),
+    DoctorCheck(NOT_CHECKED, "note", "refused commands", _of_refused),
 )
