@@ -106,7 +106,7 @@ class TestDescription:
         assert text.count("\n## ") == self.README.count("\n## ")
         assert [target for target in self.TARGET.findall(text) if not target.startswith("https://")] == []
         assert "<!--" not in text
-        assert "| Tasks (docs/tasks.md) and messages" in text
+        assert "- Tasks (docs/tasks.md) of Django's API" in text
 
     def test_links_and_pictures_lead_into_the_repository(self, tmp_path, monkeypatch):
         home, described = "https://git.example.org/shop/mq_django", {}

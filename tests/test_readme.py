@@ -19,7 +19,7 @@ def test_every_box_says_what_becomes_of_it(page: Path, at_least: int):
 
 
 def test_the_readme_fits_on_two_screens():
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 110
 
 
 @pytest.mark.slow

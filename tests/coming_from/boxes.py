@@ -2,14 +2,14 @@
 
 A comment names the side, what to do with the box, and after a colon the file, or the texts that must be printed:
 
-<!-- left file: shop/tasks.py -->     add the box to the end of this file; `write` replaces the file
-<!-- left start: ready -->            start the command, and wait for the text
-<!-- left shell: A / B -->            run the code in `manage.py shell`, or in node; A and B are printed somewhere
-<!-- left run: A -->                  run the command, again and again until it prints A
-<!-- left run: A after B -->          the same; before the first `start` it has printed B
-<!-- left wait: A -->                 A is printed; there is no box
+<!-- right file: shop/tasks.py -->    add the box to the end of this file; `write` replaces the file
+<!-- right start: ready / A -->       start the command of each line, and wait for the texts
+<!-- right shell: A / B -->           run the code in `manage.py shell`, or in node; A and B are printed somewhere
+<!-- both run: A -->                  run the command, again and again until it prints A
+<!-- both run: A after B -->          the same; before the first `start` it has printed B
+<!-- right wait: A -->                A is printed; there is no box
 
-The sides are the old queue (`left`), mq_django (`right`) and a project that has both (`both`).
+The sides are mq_django alone (`right`, on the index), and a project that also has the old queue (`both`, elsewhere).
 """
 
 import re
@@ -20,8 +20,8 @@ from tests.shell import ROOT
 FOLDER = ROOT / "docs" / "coming-from"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "index")
 MARK = re.compile(
-    r"^<!-- (left|right|both) (file|write|start|shell|run): ?(.*?) ?-->\n```(\w+)\n(.*?)^```$"
-    r"|^<!-- (left|right|both) wait: (.*?) -->$",
+    r"^<!-- (right|both) (file|write|start|shell|run): ?(.*?) ?-->\n```(\w+)\n(.*?)^```$"
+    r"|^<!-- (right|both) wait: (.*?) -->$",
     re.MULTILINE | re.DOTALL,
 )
 

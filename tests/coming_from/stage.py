@@ -94,7 +94,9 @@ class Stage:
                         stderr=subprocess.STDOUT,
                     )
                 )
-        wait_until(lambda: box.argument in self.printed or self._ended(), timeout=START, message=box.text)
+        wait_until(
+            lambda: all(text in self.printed for text in box.expected) or self._ended(), timeout=START, message=box.text
+        )
         assert not self._ended(), self.printed
 
     def _ended(self) -> bool:

@@ -42,7 +42,7 @@ ELSEWHERE = {
         r"<!-- file: [\w/.]+ -->\n```python\n(.*?)```",
     ),
     "coming-from/": Elsewhere(
-        "tests/coming_from", "each side has a project of its own, with the workers of the other queue"
+        "tests/coming_from", "each page has a project of its own, with the workers of the other queue"
     ),
 }
 
@@ -84,6 +84,6 @@ def executed(page: str) -> Iterator[str]:
         yield from re.findall(other.marked, text_of(page), re.DOTALL)
     elif page.startswith("coming-from/"):
         name = page.removeprefix("coming-from/")
-        yield from (box.text for side in ("left", "right", "both") for box in coming_from.boxes(name, side))
+        yield from (box.text for side in ("right", "both") for box in coming_from.boxes(name, side))
     else:
         yield from (text for kind, _, text in steps(DOCS / f"{page}.md") if kind != "skip")

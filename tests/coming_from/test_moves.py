@@ -1,4 +1,4 @@
-"""The left side of each page in docs/coming-from/, and the move, with the real workers of the other queue.
+"""The move of each page in docs/coming-from/, with the real workers of the other queue, and the app of the index.
 
 Each queue has an environment of its own, `.venv-bench-coming-NAME`, made when first needed: that takes the network. It
 also has the packages that mq_django needs, so that both can run beside each other.
@@ -56,19 +56,12 @@ def test_every_page_has_an_environment():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_left_side_runs(page, tmp_path, url):
-    with stage(page, tmp_path / "left", url) as project:
-        project.play(boxes(page, "left"))
-
-
-@pytest.mark.parametrize("page", PAGES)
 def test_both_run_side_by_side_until_the_old_queue_is_empty(page, tmp_path, url):
     with stage(page, tmp_path / "both", url) as project:
         project.play(boxes(page, "both"))
 
 
 @needs_croniter
-@pytest.mark.parametrize("page", PAGES)
-def test_the_right_side_runs_with_a_consumer(page, tmp_path, url):
+def test_the_app_runs_with_a_consumer(tmp_path, url):
     with Stage(tmp_path / "right", url=url, programs=Path(sys.executable).parent) as project:
-        project.play(boxes(page, "right"))
+        project.play(boxes("index", "right"))
