@@ -67,10 +67,10 @@ def read_docstring(app: Sphinx, what: str, name: str, obj: object, options: obje
         del lines[:]  # named tuples say this of each field that has no text
     if hasattr(obj, "__wrapped__") and iscoroutinefunction(obj):
         lines[:] = [f"See `{obj.__wrapped__.__name__}()`. This is its coroutine function."]
-    for place in range(len(lines) - 1, 1, -1):
-        before, blank, line = lines[place - 2 : place + 1]
+    for index in range(len(lines) - 1, 1, -1):
+        before, blank, line = lines[index - 2 : index + 1]
         if line.startswith("    ") and not blank and before and not before.startswith(" "):
-            lines[place:place] = ["::", ""]
+            lines[index:index] = ["::", ""]
     if what not in ("attribute", "data", "property"):  # there, a colon would separate type and text
         lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
 
@@ -81,7 +81,7 @@ def shorten(*found: Any) -> tuple[str | None, str | None]:
     return signature and signature.replace("mappingproxy({})", "{}"), returned
 
 
-#: What the pages of Sphinx and furo lack for readers with a keyboard or a screen reader: pattern -> what replaces it.
+#: Corrections of the pages of Sphinx and furo for readers with a keyboard or a screen reader: pattern -> replacement.
 ACCESSIBLE = {
     r'<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     r'<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Contents">',

@@ -300,11 +300,11 @@ def get_config() -> Config:
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:
         raise ConfigurationError(" ".join(problem.message for problem in problems))
-    _look_for_app()
+    _find_app()
     return config
 
 
-def _look_for_app() -> None:
+def _find_app() -> None:
     if apps.ready and not apps.is_installed("mq_django"):
         _warn_that_app_is_missing()
 
@@ -315,7 +315,7 @@ def _warn_that_app_is_missing() -> None:
 
 
 # Views are imported when the checks have begun, which then do not look at check_installed() any more.
-_look_for_app()
+_find_app()
 
 
 def get_config_if_valid() -> Config | None:

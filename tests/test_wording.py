@@ -17,7 +17,7 @@ from tests.syntax_trees import nodes_of
 ROOT = Path(__file__).parent.parent
 EXCEPTIONS = Path(__file__).parent / "wording_exceptions.txt"
 SUFFIXES = {".py", ".pyi", ".lua", ".md", ".html", ".js"}
-STATES = ["mq_django", "docs", "example_project", "README.md", "CONTRIBUTING.md", "SECURITY.md"]
+ROOTS = ["mq_django", "docs", "example_project", "README.md", "CONTRIBUTING.md", "SECURITY.md"]
 
 #: Parts of names, of files and in Python.
 NAMES = frozenset(
@@ -26,7 +26,21 @@ NAMES = frozenset(
         *("family", "kin", "mourn", "relieve", "doom", "remains", "heir", "stray", "stranger", "strangers", "adopt"),
         *("condemn", "condemned", "hurry", "hush", "bell", "survey", "surveyed", "glance", "leap", "meant", "refusals"),
         *("rooms", "freed", "deaf", "hearing", "readier", "told", "vouch", "roll", "some", "wanted", "takes", "spell"),
-        "tidy",
+        *(
+            "tidy",
+            "place",
+            "places",
+            "placed",
+            "room",
+            "lane",
+            "lanes",
+            "look",
+            "looks",
+            "urgent",
+            "deadstory",
+            "courier",
+        ),
+        *("wire", "trip", "trips", "lacks", "lacking", "passes", "whereabouts", "halving", "redriver"),
     )
 )
 #: The fields of Python's syntax that have them.
@@ -48,13 +62,20 @@ PHRASES = [
         r"[Ww]ho lost it",
     ),
     r"[Ww]hat waits for",
+    # Begin with the subject, and name it: "Rows that fail stay", not "What fails stays".
+    *(
+        r"(?m:(?:^|[.:] )(?:What|Who) (?!(?:is|are|does|do|did|can|should|if|to|happens)\b)[^?\n]{3,}?\.)",
+        r"\b[Ww]hoever\b",
+    ),
+    *(r"(?m:(?:^|\. )Of (?:a|an|the|such|each)\b)", r"\bof that\b", r"\bthose of\b", r"\bthat one\b", r"in the dark\b"),
+    *(r"\bthe most (?:bytes|messages|seconds|entries)\b", r"\bthe \w+ of the \w+ of the \w+ of\b"),
 ]
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
 def files() -> Iterator[Path]:
-    for place in (ROOT / name for name in STATES):
-        inside = [place] if place.is_file() else sorted(place.rglob("*"))
+    for root in (ROOT / name for name in ROOTS):
+        inside = [root] if root.is_file() else sorted(root.rglob("*"))
         yield from (
             path for path in inside if path.suffix in SUFFIXES and not {"migrations", "node_modules"} & {*path.parts}
         )
@@ -118,7 +139,7 @@ SAID = [
 
 def test_a_name_or_a_phrase_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.test_wording.ROOT", tmp_path)
-    monkeypatch.setattr("tests.test_wording.STATES", ["code.py"])
+    monkeypatch.setattr("tests.test_wording.ROOTS", ["code.py"])
     for text, said in SAID:
         (tmp_path / "code.py").write_text(text)
         assert found() == {word: {"code.py"} for word in said}, text

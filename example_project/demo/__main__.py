@@ -20,13 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     closing = Closing()
     closing.listen()
-    place = surroundings(
+    opened = surroundings(
         options.folder.resolve(),
         namespace=f"demo-{secrets.token_hex(4)}",
         reminder_seconds=options.reminder_seconds,
     )
     try:
-        with place as found:
+        with opened as found:
             django.setup()
             # What deals with models can be imported only now, and Django can be set up only now: its settings
             # are read from the environment that `surroundings` has just made.

@@ -54,8 +54,8 @@ class Account:
 def settle(away: Away | None = None) -> Account:
     """Compare the ledger with the messages in the queues and the outbox. No consumer may run meanwhile."""
     balance = book.balance()
-    places = watch.places()
-    gone = {message_id: label for message_id, label in balance.open.items() if message_id not in places}
+    states = watch.states()
+    gone = {message_id: label for message_id, label in balance.open.items() if message_id not in states}
     lost = [f"{label} {message_id}" for message_id, label in gone.items() if message_id not in balance.expired]
     reminding = carts_with_reminders()
     invoices = dict(Invoice.objects.values_list("order_id").annotate(count=Count("pk")))
@@ -67,10 +67,10 @@ def settle(away: Away | None = None) -> Account:
         repeated=balance.repeated,
         by_name=balance.by_name,
         expired=len(gone) - len(lost),
-        remaining=Counter(places[message_id] for message_id in balance.open if message_id in places),
+        remaining=Counter(states[message_id] for message_id in balance.open if message_id in states),
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
-        lost=[*lost, *lost_reminders(reminding, watch.places([remind.queue_name])), *lost_orders()],
+        lost=[*lost, *lost_reminders(reminding, watch.states([remind.queue_name])), *lost_orders()],
         doubled=[f"{count} invoices for order {order_id}" for order_id, count in invoices.items() if count > 1],
         away=away,
         placed_meanwhile=len(meanwhile),
@@ -84,7 +84,7 @@ def carts_with_reminders() -> set[int]:
     return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
 
 
-def lost_reminders(reminding: Set[int], places: Mapping[str, watch.LookupState]) -> list[str]:
+def lost_reminders(reminding: Set[int], states: Mapping[str, watch.LookupState]) -> list[str]:
     """Return the carts that should get a reminder and will not.
 
     A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is
@@ -96,8 +96,8 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, watch.LookupState])
     # reminder, or a step of a workflow.
     under_way = {
         message_id
-        for message_id, place in places.items()
-        if place in ("in the outbox", "ready", "pending") and not message_id.startswith(STEP_PREFIX)
+        for message_id, state in states.items()
+        if state in ("in the outbox", "ready", "pending") and not message_id.startswith(STEP_PREFIX)
     }
     return missing[len(under_way - book.accepted_ids()) :]
 

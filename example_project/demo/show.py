@@ -24,43 +24,43 @@ DRAIN_TIMEOUT = 10.0
 CHECK_INTERVAL = 0.1
 
 
-def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
+def perform(surroundings: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
     """Run the shop until somebody asks to end, and return 1 if a message was lost or an order billed twice."""
     call_command("openshop", verbosity=0)
-    with running(place, closing) as stage:
+    with running(surroundings, closing) as stage:
         stage.consumers.wait_until(watch.is_consumed, closing=closing)
-        announce(stage, place, start_import(PriceList.objects.all()))
+        announce(stage, surroundings, start_import(PriceList.objects.all()))
         line = LiveLine()
         visitors = Visitors(stage.site, per_second=options.rate)
-        outage = Outage(place.server, visitors, seconds=options.seconds, say=line.say)
+        outage = Outage(surroundings.server, visitors, seconds=options.seconds, say=line.say)
         let_in(stage, visitors, outage, line, options, closing)
         drain(stage, line, closing)
         line.end()
     result = account.settle(outage.away)
     print(account.report(result))
-    if place.server is None:
+    if surroundings.server is None:
         watch.forget_all()
     return 1 if result.lost or result.doubled else 0
 
 
-def announce(stage: Stage, place: Surroundings, run: Run) -> None:
+def announce(stage: Stage, surroundings: Surroundings, run: Run) -> None:
     """Say where everything is."""
     print(
         f"Shop        {stage.site}/\n"
         f"Admin       {stage.site}/admin/   user {goods.ADMIN_NAME}, password {goods.ADMIN_PASSWORD}\n"
         f"Import      {stage.site}{reverse('admin:mq_django_queue_workflow_run', args=[run.id])}\n"
-        f"Redis       {place.redis}\n"
-        f"Outage      {planned(place)}\n"
+        f"Redis       {surroundings.redis}\n"
+        f"Outage      {planned(surroundings)}\n"
         f"Consumers   process {stage.consumers.pid} and its children\n"
-        f"Logs        {place.folder / 'logs'}; mails {place.folder / 'mails'}\n"
+        f"Logs        {surroundings.folder / 'logs'}; mails {surroundings.folder / 'mails'}\n"
         "Ctrl-C ends it.",
         flush=True,
     )
 
 
-def planned(place: Surroundings) -> str:
+def planned(surroundings: Surroundings) -> str:
     """Return what will happen to Redis."""
-    if place.server is None:
+    if surroundings.server is None:
         return "none: this Redis is not the demo's own"
     return "Redis is killed once, and started again after some seconds, while visitors go on ordering"
 

@@ -20,9 +20,9 @@ YOUNG = 3.0
 class Stage:
     """The running demo: site, gateway and consumers."""
 
-    def __init__(self, place: Surroundings) -> None:
+    def __init__(self, surroundings: Surroundings) -> None:
         """Start nothing yet."""
-        self._place = place
+        self._surroundings = surroundings
         self._running: dict[str, Child] = {}
         self._guard: Guard | None = None
         self.site = ""
@@ -39,7 +39,7 @@ class Stage:
             ChildFailed: a process did not come up.
             Closed: somebody asked to end meanwhile.
         """
-        listeners = {"gateway": self._place.gateway, "web": listen(SITE_PORT)}
+        listeners = {"gateway": self._surroundings.gateway, "web": listen(SITE_PORT)}
         addresses = {name: address(listener) for name, listener in listeners.items()}
         self.site = addresses["web"]
         self._start("gateway", "-m", "example_project.gateway", "--fd", listener=listeners["gateway"])
@@ -80,16 +80,17 @@ class Stage:
     def _start(self, name: str, *arguments: str, listener: socket.socket | None = None) -> None:
         fds = [] if listener is None else [listener.fileno()]
         more = [*arguments, *map(str, fds)]
-        self._running[name] = Child(name, more, folder=self._place.folder / "logs", env=self._place.env, fds=fds)
+        around = self._surroundings
+        self._running[name] = Child(name, more, folder=around.folder / "logs", env=around.env, fds=fds)
         if listener is not None:
             # It is the child's alone: when that is gone, nobody shall wait for an answer.
             listener.close()
 
 
 @contextmanager
-def running(place: Surroundings, closing: Closing) -> Iterator[Stage]:
+def running(surroundings: Surroundings, closing: Closing) -> Iterator[Stage]:
     """Start gateway, site and consumers, and wait until they work; end them on leaving."""
-    stage = Stage(place)
+    stage = Stage(surroundings)
     try:
         stage.open(closing)
         yield stage

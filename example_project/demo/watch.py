@@ -42,13 +42,13 @@ def in_outbox() -> int:
     return sum(view.waiting for view in outboxes())
 
 
-def places(names: Iterable[str] = ()) -> dict[str, LookupState]:
+def states(names: Iterable[str] = ()) -> dict[str, LookupState]:
     """Return where each message of some queues is, or of all, by its id."""
     chosen = list(names) or list(queues)
     found: dict[str, LookupState] = {row.message_id: "in the outbox" for queue in chosen for row in rows(queue)}
     # Last: the row of a message that is in Redis may be there for a moment longer.
     for queue in chosen:
-        found |= {message_id: place for place, ids in inspector.ids(queue) for message_id in ids}
+        found |= {message_id: state for state, ids in inspector.ids(queue) for message_id in ids}
     return found
 
 

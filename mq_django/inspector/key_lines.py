@@ -222,7 +222,7 @@ def _config(queue: str) -> QueueConfig:
 
 
 class _Token(NamedTuple):
-    """A token in the reply of `lines_look`."""
+    """A token in the reply of `lines_read`."""
 
     token: bytes
     state: bytes

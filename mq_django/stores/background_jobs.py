@@ -228,7 +228,7 @@ FULL = 1.0
 What = Literal["redrive", "move", "delete"]
 State = Literal["running", "finished", "cancelled"]
 
-#: What jobs do to the messages of each place.
+#: The actions of jobs on messages in each state.
 ACTIONS: Mapping[ActionableState, Sequence[What]] = {
     state: get_args(What) if state == "dead" else ("delete",) for state in get_args(ActionableState)
 }

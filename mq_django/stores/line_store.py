@@ -219,11 +219,11 @@ _WORDS: dict[bytes, Skip] = {b"SKIPPED": "SKIPPED", b"CHANGED": "CHANGED", b"RUN
 
 
 def read_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: int) -> Command:
-    """Return the command that reads up to `count` messages and tokens of a line: see `lua/lines_look.lua`."""
+    """Return the command that reads up to `count` messages and tokens of a line: see `lua/lines_read.lua`."""
     keys = config.keys
     key_names = [keys.parked, keys.permits, keys.waiting, keys.unique, keys.due, keys.unhandled]
     return scripts.command(
-        "lines_look",
+        "lines_read",
         keys=[*key_names, keys.ready, keys.front, keys.dead],
         args=[keys.group, key_hash, count, max_bytes],
     )

@@ -301,8 +301,8 @@ class MQBackend(TaskBackend, BaseTaskBackend):
     The stored result is RUNNING when the task has been running for one to two seconds, because storing each start would
     cost a write per task. In signals and contexts it is RUNNING from the start.
 
-    With Django 6 or newer, code that uses the package django-tasks has the objects, signals and exceptions of that
-    package. A subclass of MQBackend has those of Django.
+    With Django 6 or newer, code that uses the package django-tasks has the package's objects, signals and exceptions. A
+    subclass of MQBackend has Django's.
     """
 
     _api = DJANGO
@@ -404,7 +404,7 @@ def task(
         retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick. Of the ticks missed while nothing was running, only the last one fires.
+            fires each tick. If ticks were missed while nothing was running, only the last one fires.
 
     Returns:
         The task, whose `using()` also takes options of `Queue.publish`. Without `function`, a decorator.

@@ -300,7 +300,7 @@ def _without_uncommitted(alias: str) -> Iterator[None]:
 
 
 def relay_after_commit(alias: str) -> None:
-    """Publish what a transaction has written, at once: the relay of a test. What fails stays in the outbox."""
+    """Publish what a transaction has written, at once: the relay of a test. Rows that fail stay in the outbox."""
     try:
         with transaction.atomic(using=alias):
             relay()

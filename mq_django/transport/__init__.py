@@ -9,7 +9,7 @@ connection (`sessions.Session`), a pool (`sessions.Pooled`) or a Redis Cluster (
 `scripts.command()` returns the call of a script in `lua/`: one transition a file, with its keys in `KEYS`. What
 several scripts share is in `lua/parts/` and is included when a script is loaded.
 
-`failures` translates the errors of redis-py into those of `mq_django.errors`, with advice for connecting.
+`failures` translates the errors of redis-py into errors of `mq_django.errors`, with advice for connecting.
 `embedded` starts one server for all processes of a project; `test_server` starts one for a test run, and `test_mode`
 decides whether it is used.
 

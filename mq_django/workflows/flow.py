@@ -241,7 +241,7 @@ class Flow:
             raise InvalidWorkflow(f"A workflow has at most {MAX_STEPS} steps")
         references: dict[str, int | str] = {}
         before: set[int] = set()
-        plain_args = [self._plain(str(place), value, references, before) for place, value in enumerate(args)]
+        plain_args = [self._plain(str(index), value, references, before) for index, value in enumerate(args)]
         plain_kwargs = {name: self._plain(name, value, references, before) for name, value in kwargs.items()}
         try:
             values_taken(references)

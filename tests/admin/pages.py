@@ -36,7 +36,7 @@ class Visit:
 
     def send(self, client: Client, base: str = BASE, **options: Any) -> Any:
         """Make the request; what stands in braces in its path is found in the queue."""
-        return getattr(client, self.method)(base + self.path.format(**STATES), self.fields, **options)
+        return getattr(client, self.method)(base + self.path.format(**PLACES), self.fields, **options)
 
 
 def is_answered(visit: Visit, response: Any) -> bool:
@@ -46,7 +46,7 @@ def is_answered(visit: Visit, response: Any) -> bool:
 
 
 #: What stands in braces, filled by `world()`.
-STATES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone"}
+PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone"}
 
 YES = {"confirmed": "yes"}
 
@@ -190,19 +190,19 @@ POSTS = [visit for visit in VISITS if visit.method == "post"]
 def world() -> None:
     """Fill the queue that the pages show, one message in each of its places."""
     handle("emails", "welcome", {"user": 7}, message_id="done")
-    STATES["handled"] = handled_entry("emails")
+    PLACES["handled"] = handled_entry("emails")
     publish("emails", "welcome", 1, delay=3600, message_id="later")
     set_aside("emails", "nobody")
     bury("emails", "welcome", {"user": 7})
     publish("emails", "welcome", 2)
     beat("emails", consumers=2)
-    STATES["dead"] = dead_entry("emails")
-    STATES["run"] = start_run({1: [], 2: [], 3: [1, 2]}, policy="continue")
-    end_steps(STATES["run"], Bury(error="ValueError: no", reason="attempts"), 1)
+    PLACES["dead"] = dead_entry("emails")
+    PLACES["run"] = start_run({1: [], 2: [], 3: [1, 2]}, policy="continue")
+    end_steps(PLACES["run"], Bury(error="ValueError: no", reason="attempts"), 1)
     topic = topics["orders"]
     topic.group("billing").subscribe()
     topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)
-    STATES["logged"] = inspected.topic("orders").last
+    PLACES["logged"] = inspected.topic("orders").last
 
 
 def every_visit() -> Iterator[Visit]:

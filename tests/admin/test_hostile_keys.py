@@ -18,7 +18,7 @@ from tests.hostile_keys import LAST, LAST_ENTRIES, OF_RSMQ, OF_STREAMS, topic_lo
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
-STATES = OF_STREAMS | LAST_ENTRIES
+PLACES = OF_STREAMS | LAST_ENTRIES
 #: The date of the last moments that there are is one more year away there.
 ZONES = ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago")
 
@@ -53,10 +53,10 @@ OF_A_QUEUE = (
 
 def test_no_page_fails(operator, redis_client, mq_settings):
     """With a queue for each place."""
-    queues = {f"q{number}": place for number, place in enumerate(STATES)}
+    queues = {f"q{number}": place for number, place in enumerate(PLACES)}
     mq_settings(QUEUES={queue: {} for queue in queues})
     for queue, place in queues.items():
-        STATES[place](redis_client, get_config().queue(queue).keys)
+        PLACES[place](redis_client, get_config().queue(queue).keys)
     failed = {}
     with timezone.override("Pacific/Kiritimati"):
         for queue, place in queues.items():
@@ -71,7 +71,7 @@ def test_no_page_fails(operator, redis_client, mq_settings):
 @pytest.mark.parametrize("queue", ["emails", "orders:billing"])
 def test_no_page_fails_with_nonsense_everywhere(operator, redis_client, queue):
     world()
-    for place in STATES.values():
+    for place in PLACES.values():
         place(redis_client, get_config().queue(queue).keys)
     with timezone.override("Pacific/Kiritimati"):
         assert look_at_all(operator, queue=queue) == {}
@@ -80,8 +80,8 @@ def test_no_page_fails_with_nonsense_everywhere(operator, redis_client, queue):
 def test_no_page_of_a_topic_fails(operator, redis_client):
     world()
     topic_log(redis_client, get_config().queue("orders:billing").keys)
-    STATES["control"](redis_client, get_config().topic("orders").keys)
-    STATES["counters"](redis_client, get_config().topic("orders").keys)
+    PLACES["control"](redis_client, get_config().topic("orders").keys)
+    PLACES["counters"](redis_client, get_config().topic("orders").keys)
     looks = [visit for visit in LOOKS if "orders" in visit.path or visit.path in OF_ALL]
     assert look_at_all(operator, looks) == {}
 
@@ -122,7 +122,7 @@ def test_an_export_has_every_dead_letter(operator, redis_client):
     world()
     keys = get_config().queue("emails").keys
     for place in ("a dead letter with infinite data", "a dead letter with deep data", "numbers of a dead letter"):
-        STATES[place](redis_client, keys)
+        PLACES[place](redis_client, keys)
     world()
     lines = read(operator.get(f"{BASE}emails/dead/export/")).decode().splitlines()
     assert len(lines) == redis_client.xlen(keys.dead) == 5
@@ -134,7 +134,7 @@ def test_an_export_has_every_dead_letter(operator, redis_client):
 
 def test_a_dead_letter_with_deep_data_can_be_edited(operator, redis_client):
     keys = get_config().queue("emails").keys
-    STATES["a dead letter with deep data"](redis_client, keys)
+    PLACES["a dead letter with deep data"](redis_client, keys)
     ((entry, _),) = redis_client.xrange(keys.dead)
     address = f"{BASE}emails/message/dead/{entry.decode()}/"
     assert operator.get(address).status_code == 200

@@ -12,7 +12,7 @@ from django.test import Client
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from tests.admin.conftest import BASE
-from tests.admin.pages import LOOKS, STATES, world
+from tests.admin.pages import LOOKS, PLACES, world
 from tests.seeding import beat, bury, bury_many, dead_entry, publish, settle, take, tally
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
@@ -37,9 +37,9 @@ HOSTILE = f"{NASTY}\u202e\u0007\u2028"
 
 def addresses() -> list[str]:
     """Return the addresses of all pages that show something."""
-    STATES["dead"] = dead_entry("emails")
+    PLACES["dead"] = dead_entry("emails")
     return [
-        visit.path.format(**STATES)
+        visit.path.format(**PLACES)
         for visit in LOOKS
         if visit.name not in NO_PAGES and not visit.name.startswith("old_")
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.admin.pages import STATES, VISITS, Visit, world
+from tests.admin.pages import PLACES, VISITS, Visit, world
 from tests.seeding import bury, dead_entry
 from tests.shell import ran
 
@@ -45,7 +45,7 @@ def test_each_page_renders_and_each_button_works_with_unfold(mq_settings, tmp_pa
     visits += [Visit("dead_act", "emails/dead/chosen/", set(), "post", redrive)]
     done = ran(
         [sys.executable, "-m", "tests.admin.visit"],
-        input=json.dumps([(visit.method, visit.path.format(**STATES), visit.fields) for visit in visits]),
+        input=json.dumps([(visit.method, visit.path.format(**PLACES), visit.fields) for visit in visits]),
         env=env,
     )
     answers = json.loads(done.stdout)

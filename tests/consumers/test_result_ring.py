@@ -8,14 +8,14 @@ from mq_django.consumers.shared_state import FAILED, HANDLED, RESULT, Receipt, R
 
 #: Bytes before the places.
 BEFORE = 64
-STATES = 4
+PLACES = 4
 
 
 @pytest.fixture
 def ring():
     """A ring with few places; what is around them stays as it is."""
-    memory = mmap.mmap(-1, BEFORE + STATES * RESULT.size + BEFORE)
-    yield ResultRing(memory, BEFORE, STATES)
+    memory = mmap.mmap(-1, BEFORE + PLACES * RESULT.size + BEFORE)
+    yield ResultRing(memory, BEFORE, PLACES)
     assert memory[:BEFORE] == memory[-BEFORE:] == bytes(BEFORE)
 
 

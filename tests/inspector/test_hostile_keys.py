@@ -12,14 +12,14 @@ from tests.hostile_keys import DIGITS, LAST_ENTRIES, OF_STREAMS
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
-STATES = OF_STREAMS | LAST_ENTRIES
+PLACES = OF_STREAMS | LAST_ENTRIES
 
 
 def test_every_queue_is_shown_and_a_heartbeat_reads_the_roll(redis_client, subtests, mq_settings):
-    names = {f"q{number}": place for number, place in enumerate(STATES)}
+    names = {f"q{number}": place for number, place in enumerate(PLACES)}
     mq_settings(QUEUES={name: {} for name in [*names, "default"]})
     for name, place in names.items():
-        STATES[place](redis_client, get_config().queue(name).keys)
+        PLACES[place](redis_client, get_config().queue(name).keys)
     views = {view.name: view for view in inspector.overview()}
     assert {names.get(name, name): view.error for name, view in views.items() if view.error} == {}
     assert {*names, "default"} <= views.keys()

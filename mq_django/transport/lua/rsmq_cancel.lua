@@ -11,10 +11,10 @@
 
 -- with clock
 -- with rsmq_messages
--- with rsmq_places
+-- with rsmq_states
 local zset, hash, notes, unhandled, retried = unpack(KEYS)
 local id = ARGV[1]
-if not place_of(zset, hash, unhandled, retried, id) then
+if not state_of(zset, hash, unhandled, retried, id) then
   return 'MISSING'
 end
 remove_message(zset, hash, notes, id)

@@ -1,4 +1,4 @@
--- Delete messages of one place of an RSMQ queue for a background job, but none that a program may have received.
+-- Delete messages of one state of an RSMQ queue for a background job, but none that a program may have received.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                  ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q                HASH   attributes, bodies, counts
@@ -9,13 +9,13 @@
 -- ARGV[1..5]          see parts/jobs
 -- then ids
 --
--- Returns for each: 'DELETED', 'ELSEWHERE' when it is not in that place, or 'MISSING' when it is no longer there; or
+-- Returns for each: 'DELETED', 'ELSEWHERE' when it is not in that state, or 'MISSING' when it is no longer there; or
 -- 'STOPPED' when this worker does not run the job.
 
 -- with types
 -- with clock
 -- with rsmq_messages
--- with rsmq_places
+-- with rsmq_states
 -- with jobs
 local zset, hash, notes, unhandled, retried, jobs = unpack(KEYS)
 check_types({ [zset] = 'zset', [hash] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
@@ -29,8 +29,8 @@ for at = 6, #ARGV do
   local id = ARGV[at]
   local score, word = redis.call('zscore', zset, id), 'MISSING'
   if score then
-    local place = tonumber(score) <= now_ms() and 'READY' or place_of(zset, hash, unhandled, retried, id)
-    word = place and string.lower(place) == ARGV[5] and 'DELETED' or 'ELSEWHERE'
+    local state = tonumber(score) <= now_ms() and 'READY' or state_of(zset, hash, unhandled, retried, id)
+    word = state and string.lower(state) == ARGV[5] and 'DELETED' or 'ELSEWHERE'
   end
   if word == 'DELETED' then
     remove_message(zset, hash, notes, id)

@@ -10,15 +10,15 @@
 -- Returns {'DELAYED' or 'UNHANDLED', score, body, receive count, receives that are no attempts}; or 'MISSING'.
 
 -- with clock
--- with rsmq_places
+-- with rsmq_states
 local zset, hash, unhandled, retried, notes = unpack(KEYS)
 local id = ARGV[1]
-local place = place_of(zset, hash, unhandled, retried, id)
-if not place then
+local state = state_of(zset, hash, unhandled, retried, id)
+if not state then
   return 'MISSING'
 end
 return {
-  place,
+  state,
   redis.call('zscore', zset, id),
   redis.call('hget', hash, id) or '',
   redis.call('hget', hash, id .. ':rc') or 0,

@@ -12,10 +12,10 @@
 -- Returns 'RESCHEDULED', or 'MISSING' when it is not delayed.
 
 -- with clock
--- with rsmq_places
+-- with rsmq_states
 local zset, hash, unhandled, retried = unpack(KEYS)
 local id = ARGV[1]
-if place_of(zset, hash, unhandled, retried, id) ~= 'DELAYED' then
+if state_of(zset, hash, unhandled, retried, id) ~= 'DELAYED' then
   return 'MISSING'
 end
 local score = due_at(ARGV[2], ARGV[3], now_ms())

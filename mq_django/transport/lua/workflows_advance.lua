@@ -246,7 +246,7 @@ end
 
 -- An operator retries a failed step. It counts as started before its dead letter is redriven, so that the run does not
 -- end between the steps of one retry. Nothing may have been heard of it since it was seen, here and below: `seq` and
--- the round are of that time.
+-- the round are of the time then.
 function events.retried(step, seq)
   if step.state == 'F' and step.seq == seq then
     revive(step)

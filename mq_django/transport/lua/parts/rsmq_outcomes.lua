@@ -61,7 +61,7 @@ local function rsmq_outcomes(at, lists, count, receipts)
     end
   end
 
-  -- To their former place. Lists: times (when they were sent, ms); marks: 'lost', 'suspect' or ''; wake: the channel.
+  -- Back to where they were. Lists: times (when they were sent, ms); marks: 'lost', 'suspect' or ''; wake: the channel.
   function outcomes.hand_back()
     local now = now_ms()
     check_keys(at, { notes = 'hash' })

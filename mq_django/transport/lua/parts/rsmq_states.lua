@@ -2,7 +2,7 @@
 -- Return where a message of an RSMQ queue waits: 'DELAYED', 'UNHANDLED', or nil when it is visible or a program may
 -- have received it. A hidden message that was received belongs to its receiver, unless a consumer of ours has retried
 -- it since and its score has not changed.
-local function place_of(zset, hash, unhandled, retried, id)
+local function state_of(zset, hash, unhandled, retried, id)
   local score = redis.call('zscore', zset, id)
   if not score or tonumber(score) <= now_ms() then
     return nil
