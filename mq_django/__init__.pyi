@@ -35,17 +35,17 @@ from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
 from mq_django.stores.schedules import ScheduleStatus as ScheduleStatus
 from mq_django.task_backend import MQTask as MQTask
-from mq_django.task_backend import aas_completed as aas_completed
 from mq_django.task_backend import aenqueue_many as aenqueue_many
 from mq_django.task_backend import aget_result as aget_result
-from mq_django.task_backend import as_completed as as_completed
-from mq_django.task_backend import await_ as await_
-from mq_django.task_backend import await_all as await_all
+from mq_django.task_backend import aiter_results as aiter_results
+from mq_django.task_backend import await_result as await_result
+from mq_django.task_backend import await_results as await_results
 from mq_django.task_backend import enqueue_many as enqueue_many
 from mq_django.task_backend import get_result as get_result
+from mq_django.task_backend import iter_results as iter_results
 from mq_django.task_backend import task as task
-from mq_django.task_backend import wait as wait
-from mq_django.task_backend import wait_all as wait_all
+from mq_django.task_backend import wait_result as wait_result
+from mq_django.task_backend import wait_results as wait_results
 from mq_django.triggers import on_signal as on_signal
 
 __version__: str

@@ -8,7 +8,6 @@ from mq_django import (
     Bury,
     Retry,
     RetryPolicy,
-    as_completed,
     cron,
     enqueue_many,
     every,
@@ -16,6 +15,7 @@ from mq_django import (
     get_progress,
     get_result,
     handler,
+    iter_results,
     on_signal,
     progress,
     queues,
@@ -24,8 +24,8 @@ from mq_django import (
     subscriber,
     task,
     topics,
-    wait,
-    wait_all,
+    wait_result,
+    wait_results,
 )
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig, read
 from mq_django.core import options
@@ -163,12 +163,12 @@ STATES = {
     "results": {
         "get": get_result,
         "backend": lambda value: tasks.noop.get_backend().get_result(value),
-        "wait": lambda value: wait(value, timeout=0),
-        "timeout": lambda value: wait("x", timeout=value),
-        "all": lambda value: wait_all(value, timeout=0),
-        "each": lambda value: wait_all([value], timeout=0),
-        "as_completed": lambda value: list(as_completed(value, timeout=0)),
-        "as one": lambda value: list(as_completed([value], timeout=0)),
+        "wait": lambda value: wait_result(value, timeout=0),
+        "timeout": lambda value: wait_result("x", timeout=value),
+        "all": lambda value: wait_results(value, timeout=0),
+        "each": lambda value: wait_results([value], timeout=0),
+        "iter_results": lambda value: list(iter_results(value, timeout=0)),
+        "as one": lambda value: list(iter_results([value], timeout=0)),
     },
     "schedules": {
         **each(lambda **given: schedules.create(**{"name": "n", "every": 60, "message": "m", **given}), *SCHEDULE),

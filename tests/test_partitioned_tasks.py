@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mq_django import as_completed, get_result, queues, wait, wait_all
+from mq_django import get_result, iter_results, queues, wait_result, wait_results
 from mq_django.conf import get_config
 from mq_django.consumers.worker.databases import databases_within
 from mq_django.core.partitions import number_in, partition_of
@@ -101,13 +101,13 @@ def test_a_result_that_does_not_exist_is_refused():
 def test_waits_end_by_the_notifications_of_all_partitions():
     results = [tasks.shout.enqueue(str(number)) for number in range(2 * PARTITIONS)]
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_all, results, timeout=LONG)
+        waiting = pool.submit(wait_results, results, timeout=LONG)
         await_registration(*results)
         work_all()
         assert [each.return_value for each in waiting.result(LONG)] == [str(number) for number in range(2 * PARTITIONS)]
     again = [tasks.shout.enqueue("x") for _ in range(PARTITIONS)]
     work_all()
-    assert {each.id for each in as_completed(again, timeout=LONG)} == {each.id for each in again}
+    assert {each.id for each in iter_results(again, timeout=LONG)} == {each.id for each in again}
 
 
 def test_a_result_is_awaited_in_the_partition_to_which_it_was_moved():
@@ -123,7 +123,7 @@ def test_a_result_is_awaited_in_the_partition_to_which_it_was_moved():
     )
     assert find_result(transports[:1], [target], result.id).queue == "default"
     with pytest.raises(WaitTimeout):
-        wait(result.id, timeout=0.1)
+        wait_result(result.id, timeout=0.1)
     assert get_result(result.id).task.queue_name == "default"
 
 
@@ -149,7 +149,7 @@ def test_results_in_partitions_of_a_cluster(cluster, mq_settings):
         get_result("order.3")
     assert queues["default"].progress("order.3") is None
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_all, results, timeout=LONG)
+        waiting = pool.submit(wait_results, results, timeout=LONG)
         await_registration(*results)
         assert queues["default"].cancel(results[0].id).name == "NOT_WAITING"
         with databases_within() as databases:

@@ -9,7 +9,17 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 
-from mq_django import aas_completed, aget_result, as_completed, await_, await_all, get_result, queues, wait, wait_all
+from mq_django import (
+    aget_result,
+    aiter_results,
+    await_result,
+    await_results,
+    get_result,
+    iter_results,
+    queues,
+    wait_result,
+    wait_results,
+)
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt
@@ -72,7 +82,7 @@ def begin_wait(in_background):
     """Wait for a result in a thread; return its future once Redis knows of the wait."""
 
     def begin_wait(result, queue="default"):
-        waiting = in_background(wait, result, timeout=LONG)
+        waiting = in_background(wait_result, result, timeout=LONG)
         await_registration(result, queue=queue)
         return waiting
 
@@ -187,7 +197,7 @@ def test_a_task_that_is_running_has_not_ended(begin_wait):
     assert get_result(result.id).status.value == "RUNNING"
     assert waiters()
     with pytest.raises(WaitTimeout):
-        wait(result, timeout=0)
+        wait_result(result, timeout=0)
     store.settle("c1", [Settlement(delivery, HandBack())])
     work("default")
     assert waiting.result(LONG).status.value == "SUCCESSFUL"
@@ -204,23 +214,23 @@ def test_a_result_that_is_too_long_for_a_notification_is_read(begin_wait):
 def test_a_task_that_has_ended_needs_no_wait():
     short, long = tasks.shout.enqueue("a"), tasks.shout.enqueue("a" * 100_000)
     work("default")
-    assert [each.return_value for each in wait_all([short, long], timeout=0)] == ["A", "A" * 100_000]
-    assert wait(short.id, timeout=0).return_value == "A"
+    assert [each.return_value for each in wait_results([short, long], timeout=0)] == ["A", "A" * 100_000]
+    assert wait_result(short.id, timeout=0).return_value == "A"
     assert waiters() == {}
 
 
 def test_a_result_that_is_known_to_have_ended_is_returned_as_it_is():
     result = tasks.shout.enqueue("a")
     work("default")
-    ended = wait(result, timeout=0)
-    assert wait(ended, timeout=0) is ended
+    ended = wait_result(result, timeout=0)
+    assert wait_result(ended, timeout=0) is ended
 
 
 @pytest.mark.usefixtures("no_looks")
 def test_all_results_are_returned_in_their_order(in_background):
     enqueued = [tasks.shout.enqueue(str(n)) for n in range(3)]
     other = tasks.send_receipt.enqueue(7)
-    waiting = in_background(wait_all, [enqueued[2], other, enqueued[0].id, enqueued[1], enqueued[2]], timeout=LONG)
+    waiting = in_background(wait_results, [enqueued[2], other, enqueued[0].id, enqueued[1], enqueued[2]], timeout=LONG)
     await_registration(*enqueued)
     await_registration(other, queue="emails")
     work("default")
@@ -233,7 +243,7 @@ def test_results_come_in_the_order_of_their_ends():
     first, second = tasks.shout.enqueue("first"), tasks.send_receipt.enqueue(2)
     done = tasks.shout.using(queue_name="emails", priority=50).enqueue("before")
     work("emails", count=1)
-    found = as_completed([first, second, done], timeout=LONG)
+    found = iter_results([first, second, done], timeout=LONG)
     assert next(found).id == done.id
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, found)
@@ -251,7 +261,7 @@ def test_a_wait_ends_with_its_timeout_and_names_what_is_missing():
     here, missing = tasks.shout.enqueue("a"), tasks.send_receipt.enqueue(1)
     work("default")
     with pytest.raises(WaitTimeout, match=rf"1 result has not ended within 0\.05 s: {missing.id}") as raised:
-        wait_all([here, missing], timeout=timedelta(milliseconds=50))
+        wait_results([here, missing], timeout=timedelta(milliseconds=50))
     assert raised.value.missing == [missing.id]
     assert isinstance(raised.value, TimeoutError)
 
@@ -259,14 +269,14 @@ def test_a_wait_ends_with_its_timeout_and_names_what_is_missing():
 def test_the_text_of_a_timeout_names_ten_of_many():
     results = [tasks.shout.enqueue(str(n)) for n in range(12)]
     with pytest.raises(WaitTimeout, match=r"12 results .* and 2 more$") as raised:
-        wait_all(results, timeout=0)
+        wait_results(results, timeout=0)
     assert len(raised.value.missing) == 12
 
 
 def test_what_is_not_waited_for_any_more_is_forgotten():
     result = tasks.shout.enqueue("a")
     with pytest.raises(WaitTimeout):
-        wait(result, timeout=0)
+        wait_result(result, timeout=0)
     assert result_watcher.watcher("")._awaited == {}
     key = config_of("default").keys.waiters
     registered = get_client("produce", key=key).pttl(key)
@@ -310,7 +320,7 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
     with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
         mq_settings(CONNECTION=server.url)
         before, after = tasks.shout.enqueue("before"), tasks.shout.enqueue("after")
-        waiting = [in_background(wait, each, timeout=LONG) for each in (before, after)]
+        waiting = [in_background(wait_result, each, timeout=LONG) for each in (before, after)]
         await_registration(before, after)
         work("default", count=1)
         assert waiting[0].result(LONG).return_value == "BEFORE"
@@ -343,7 +353,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
 
     monkeypatch.setattr(result_watcher, "watch", lost)
     with pytest.raises(ConnectionLost, match="gone"):
-        wait(result, timeout=LONG)
+        wait_result(result, timeout=LONG)
     assert result_watcher.watcher("")._awaited == {}
 
 
@@ -364,7 +374,7 @@ def test_registrations_of_processes_that_are_gone_are_removed():
     results = [tasks.shout.enqueue(str(n)) for n in range(20)]
     for each in results:
         with pytest.raises(WaitTimeout):
-            wait(each, timeout=0)
+            wait_result(each, timeout=0)
     assert not [key for key in waiters() if key.startswith(b"gone")]
 
 
@@ -375,7 +385,7 @@ def test_two_processes_can_wait_for_one_result(in_background):
     get_client("produce", key=keys.waiters).hset(keys.waiters, keys.result(result.id), f"{far} other\n1000 dead\n")
     heard = get_client("produce").pubsub()
     heard.subscribe(keys.results_channel("other"))
-    waiting = in_background(wait, result, timeout=LONG)
+    waiting = in_background(wait_result, result, timeout=LONG)
     wait_until(lambda: waiters()[keys.result(result.id).encode()].count(b"\n") == 2)
     work("default")
     assert waiting.result(LONG).return_value == "HELLO"
@@ -390,14 +400,14 @@ def test_two_processes_can_wait_for_one_result(in_background):
 def test_a_task_that_waits_for_the_commit_of_this_thread_cannot_be_waited_for():
     with transaction.atomic():
         result = tasks.shout.enqueue("hello")
-        for call in (lambda: wait(result, timeout=LONG), lambda: as_completed([result.id], timeout=LONG)):
+        for call in (lambda: wait_result(result, timeout=LONG), lambda: iter_results([result.id], timeout=LONG)):
             with pytest.raises(CannotWait, match=f"{result.id} is enqueued when the open transaction commits"):
                 call()
         with pytest.raises(CannotWait, match="enqueued when the open transaction commits"):
-            async_to_sync(await_)(result, timeout=LONG)
+            async_to_sync(await_result)(result, timeout=LONG)
         now = tasks.shout.using(on_commit=False).enqueue("now")
         work("default")
-        assert wait(now, timeout=LONG).return_value == "NOW"
+        assert wait_result(now, timeout=LONG).return_value == "NOW"
 
 
 def _in_handler(call):
@@ -412,15 +422,15 @@ def test_a_handler_does_not_wait_unless_it_says_so(in_background):
     result = tasks.shout.enqueue("hello")
     work("default")
     with pytest.raises(CannotWait, match="in_handler=True"):
-        in_background(_in_handler(lambda: wait(result, timeout=LONG))).result(LONG)
-    allowed = in_background(_in_handler(lambda: wait(result, timeout=LONG, in_handler=True)))
+        in_background(_in_handler(lambda: wait_result(result, timeout=LONG))).result(LONG)
+    allowed = in_background(_in_handler(lambda: wait_result(result, timeout=LONG, in_handler=True)))
     assert allowed.result(LONG).return_value == "HELLO"
 
 
 def test_a_queue_without_results_cannot_be_waited_for(mq_settings):
     mq_settings(QUEUES={"default": {"RESULT_TTL": 0}, "emails": {}})
     with pytest.raises(CannotWait, match="Queue 'default' keeps no results"):
-        wait(tasks.shout.enqueue("a"), timeout=LONG)
+        wait_result(tasks.shout.enqueue("a"), timeout=LONG)
 
 
 def test_the_results_of_other_backends(settings):
@@ -428,10 +438,10 @@ def test_the_results_of_other_backends(settings):
         "default": {"BACKEND": f"{PACKAGE}.backends.immediate.ImmediateBackend"},
         "dummy": {"BACKEND": f"{PACKAGE}.backends.dummy.DummyBackend"},
     }
-    assert wait(plain_task(tasks.noop.func).enqueue(), timeout=0).is_finished
+    assert wait_result(plain_task(tasks.noop.func).enqueue(), timeout=0).is_finished
     kept = plain_task(backend="dummy")(tasks.noop.func).enqueue()
     with pytest.raises(CannotWait, match="DummyBackend runs nothing"):
-        wait(kept, timeout=LONG)
+        wait_result(kept, timeout=LONG)
     assert get_result(kept.id).id == kept.id
     with pytest.raises(TaskResultDoesNotExist):
         get_result("unknown")
@@ -440,28 +450,28 @@ def test_the_results_of_other_backends(settings):
 def test_a_timeout_that_cannot_be(subtests):
     for timeout in [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)]:
         with subtests.test(timeout=timeout), pytest.raises(InvalidWait, match="timeout must be"):
-            wait("some-id", timeout=timeout)
+            wait_result("some-id", timeout=timeout)
 
 
 def test_a_result_that_cannot_be(subtests):
     for result in [None, "", 7, tasks.shout]:
         with subtests.test(result=result), pytest.raises(InvalidWait, match="Give the result that enqueue"):
-            wait(result, timeout=1)
+            wait_result(result, timeout=1)
 
 
 def test_results_that_are_no_list(subtests):
     for results in ["some-id", None, 7]:
         with subtests.test(results=results), pytest.raises(InvalidWait, match="Give a list of results or ids"):
-            as_completed(results, timeout=1)
+            iter_results(results, timeout=1)
 
 
 def test_an_unknown_id_is_an_error_at_once():
     with pytest.raises(TaskResultDoesNotExist):
-        wait("unknown", timeout=LONG)
+        wait_result("unknown", timeout=LONG)
 
 
 def test_nothing_is_waited_for_without_results():
-    assert wait_all([], timeout=0) == []
+    assert wait_results([], timeout=0) == []
 
 
 def test_the_errors_are_of_our_tree():
@@ -475,7 +485,8 @@ def test_the_errors_are_of_our_tree():
 
 def test_waiting_does_not_block_an_event_loop():
     async def run():
-        for call, name in ((wait, "await_"), (wait_all, "await_all"), (as_completed, "aas_completed")):
+        calls = {"await_result": wait_result, "await_results": wait_results, "aiter_results": iter_results}
+        for name, call in calls.items():
             with pytest.raises(SynchronousOnlyOperation, match=rf"await {name}\(\)"):
                 call([], timeout=1)
 
@@ -487,7 +498,7 @@ def test_many_coroutines_share_one_subscription():
     results = [tasks.shout.enqueue(str(n)) for n in range(200)]
 
     async def run():
-        waited = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
+        waited = asyncio.gather(*(await_result(each, timeout=LONG) for each in results))
         await asyncio.to_thread(await_registration, *results)
         channel = config_of("default").keys.results_channel(result_watcher.watcher("")._process)
         assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
@@ -505,7 +516,7 @@ def test_results_on_an_event_loop_come_in_the_order_of_their_ends():
     async def run():
         ends = []
         work_off = asyncio.ensure_future(asyncio.to_thread(work, "emails"))
-        async for each in aas_completed([first, second], timeout=LONG):
+        async for each in aiter_results([first, second], timeout=LONG):
             ends.append(each.id)
             await work_off
             await asyncio.to_thread(work, "default")
@@ -519,7 +530,7 @@ def test_results_on_an_event_loop_come_in_the_order_of_their_ends():
 def test_a_timeout_on_an_event_loop():
     result = tasks.shout.enqueue("a")
     with pytest.raises(WaitTimeout) as raised:
-        asyncio.run(await_all([result], timeout=0.05))
+        asyncio.run(await_results([result], timeout=0.05))
     assert raised.value.missing == [result.id]
     assert result_watcher.watcher("")._awaited == {}
 
@@ -553,4 +564,4 @@ def test_a_result_of_another_program_ends_a_wait_with_an_error():
     key = config_of("default").keys.result(result.id)
     get_client("produce", key=key).set(key, b"\x00 no result\n{}")
     with pytest.raises(WaitTimeout):
-        wait(result, timeout=0)
+        wait_result(result, timeout=0)

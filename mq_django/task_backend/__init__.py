@@ -18,28 +18,28 @@ A message names its task; the function is found among the declared ones, and nev
 from mq_django.task_backend.backend import MQBackend, MQTask, task
 from mq_django.task_backend.task_options import aenqueue_many, enqueue_many
 from mq_django.task_backend.waiting import (
-    aas_completed,
     aget_result,
-    as_completed,
-    await_,
-    await_all,
+    aiter_results,
+    await_result,
+    await_results,
     get_result,
-    wait,
-    wait_all,
+    iter_results,
+    wait_result,
+    wait_results,
 )
 
 __all__ = [
     "MQBackend",
     "MQTask",
-    "aas_completed",
     "aenqueue_many",
     "aget_result",
-    "as_completed",
-    "await_",
-    "await_all",
+    "aiter_results",
+    "await_result",
+    "await_results",
     "enqueue_many",
     "get_result",
+    "iter_results",
     "task",
-    "wait",
-    "wait_all",
+    "wait_result",
+    "wait_results",
 ]

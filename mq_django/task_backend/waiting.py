@@ -268,10 +268,10 @@ def _partition_with(config: QueueConfig, message_id: str) -> QueueConfig:
 _Ended = tuple[str, Result | None]
 
 
-def wait(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False) -> AnyResult:
+def wait_result(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False) -> AnyResult:
     """Wait until a task has ended, and return its result.
 
-        result = wait(add.enqueue(2, 3), timeout=10)
+        result = wait_result(add.enqueue(2, 3), timeout=10)
         assert result.return_value == 5
 
     A task that fails raises nothing here: the `status` of its result is FAILED, and `errors` has its exceptions. That
@@ -291,38 +291,38 @@ def wait(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False
         InvalidWait: `timeout` or `result` cannot be.
         CannotWait: this is a handler; the task is enqueued only when the open transaction of this thread commits; its
             queue keeps no results; or its backend never runs it.
-        SynchronousOnlyOperation: this thread runs an event loop, which has to await await_().
+        SynchronousOnlyOperation: this thread runs an event loop, which has to await await_result().
         TaskResultDoesNotExist: there is no result, it has expired, or this process has no task of its path.
         StoreError: Redis cannot be reached when the wait begins. Later failures of Redis are waited out.
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
-    refuse_event_loop(EVENT_LOOP.format("await_"))
-    return wait_all([result], timeout=timeout, in_handler=in_handler)[0]
+    refuse_event_loop(EVENT_LOOP.format("await_result"))
+    return wait_results([result], timeout=timeout, in_handler=in_handler)[0]
 
 
-def wait_all(results: Iterable[AnyResult | str], *, timeout: Duration, in_handler: bool = False) -> list[AnyResult]:
+def wait_results(results: Iterable[AnyResult | str], *, timeout: Duration, in_handler: bool = False) -> list[AnyResult]:
     """Wait until all tasks have ended, and return their results in the same order.
 
     Args:
         results: what `enqueue()` or `enqueue_many()` has returned, or ids.
         timeout: a timedelta or seconds, for all together.
-        in_handler: as for wait().
+        in_handler: as for wait_result().
 
     Returns:
         The results, also of failed tasks.
 
     Raises:
         WaitTimeout: not all have ended within the timeout. Its `missing` has the ids of those that have not.
-        InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait().
-        SynchronousOnlyOperation: this thread runs an event loop, which has to await await_all().
+        InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait_result().
+        SynchronousOnlyOperation: this thread runs an event loop, which has to await await_results().
     """
-    refuse_event_loop(EVENT_LOOP.format("await_all"))
+    refuse_event_loop(EVENT_LOOP.format("await_results"))
     awaited = Awaited(results, timeout, in_handler=in_handler)
     found = {result.id: result for result in _ended(awaited, awaited.check())}
     return [found[message_id] for message_id in awaited.ids]
 
 
-def as_completed(
+def iter_results(
     results: Iterable[AnyResult | str], *, timeout: Duration, in_handler: bool = False
 ) -> Iterator[AnyResult]:
     """Return an iterator over the results of tasks, each as soon as its task has ended.
@@ -332,67 +332,67 @@ def as_completed(
     Args:
         results: what `enqueue()` or `enqueue_many()` has returned, or ids. Each is yielded once.
         timeout: a timedelta or seconds from now, for all together.
-        in_handler: as for wait().
+        in_handler: as for wait_result().
 
     Returns:
         An iterator. It raises WaitTimeout when the time is over, with the ids of the missing ones in `missing`.
 
     Raises:
-        InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait().
-        SynchronousOnlyOperation: this thread runs an event loop, which has to use aas_completed().
+        InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait_result().
+        SynchronousOnlyOperation: this thread runs an event loop, which has to use aiter_results().
     """
-    refuse_event_loop(EVENT_LOOP.format("aas_completed"))
+    refuse_event_loop(EVENT_LOOP.format("aiter_results"))
     awaited = Awaited(results, timeout, in_handler=in_handler)
     return _ended(awaited, awaited.check())
 
 
-async def await_(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False) -> AnyResult:
-    """Wait like wait(), on an event loop.
+async def await_result(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False) -> AnyResult:
+    """Wait like wait_result(), on an event loop.
 
     Args:
-        result, timeout, in_handler: as for wait().
+        result, timeout, in_handler: as for wait_result().
 
     Returns:
         The result as it is at the end of the task.
 
     Raises:
-        WaitTimeout, InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait().
+        WaitTimeout, InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait_result().
     """
-    return (await await_all([result], timeout=timeout, in_handler=in_handler))[0]
+    return (await await_results([result], timeout=timeout, in_handler=in_handler))[0]
 
 
-async def await_all(
+async def await_results(
     results: Iterable[AnyResult | str], *, timeout: Duration, in_handler: bool = False
 ) -> list[AnyResult]:
-    """Wait like wait_all(), on an event loop.
+    """Wait like wait_results(), on an event loop.
 
     Args:
-        results, timeout, in_handler: as for wait_all().
+        results, timeout, in_handler: as for wait_results().
 
     Returns:
         The results in the order in which they were given.
 
     Raises:
-        WaitTimeout, InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait_all().
+        WaitTimeout, InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait_results().
     """
     awaited = Awaited(results, timeout, in_handler=in_handler)
     found = {result.id: result async for result in _aended(awaited)}
     return [found[message_id] for message_id in awaited.ids]
 
 
-def aas_completed(
+def aiter_results(
     results: Iterable[AnyResult | str], *, timeout: Duration, in_handler: bool = False
 ) -> AsyncIterator[AnyResult]:
     """Return an asynchronous iterator over the results of tasks, each as soon as its task has ended.
 
-        async for result in aas_completed(results, timeout=60):
+        async for result in aiter_results(results, timeout=60):
             ...
 
     Args:
-        results, timeout, in_handler: as for as_completed().
+        results, timeout, in_handler: as for iter_results().
 
     Returns:
-        An asynchronous iterator. Its first step raises what as_completed() raises when it looks.
+        An asynchronous iterator. Its first step raises what iter_results() raises when it looks.
 
     Raises:
         InvalidWait: `timeout` or a result cannot be.

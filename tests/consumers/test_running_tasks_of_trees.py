@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mq_django import get_result, queues, wait
+from mq_django import get_result, queues, wait_result
 from mq_django.producers import result_watcher
 from mq_django.stores.control import Control
 from mq_django.transport.connections import get_client
@@ -67,7 +67,7 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
     trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait, enqueued, timeout=90)
+        waiting = pool.submit(wait_result, enqueued, timeout=90)
         await_status(enqueued, "RUNNING")
         keys = queues["default"].config.keys
         assert get_client("produce", key=keys.waiters).hexists(keys.waiters, keys.result(enqueued.id))

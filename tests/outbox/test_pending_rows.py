@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connections
 
-from mq_django import CancelResult, LookupState, get_result, queues, wait
+from mq_django import CancelResult, LookupState, get_result, queues, wait_result
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox
 from mq_django.inspector import outbox_views
@@ -205,4 +205,4 @@ def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):
     with rolled_back(sqlite):
         result = tasks.note.using(using=sqlite).enqueue(1)
         with pytest.raises(CannotWait):
-            wait(result, timeout=30)
+            wait_result(result, timeout=30)

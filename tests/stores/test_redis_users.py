@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from mq_django import CancelResult, get_result, inspector, queues, schedules, topics, wait
+from mq_django import CancelResult, get_result, inspector, queues, schedules, topics, wait_result
 from mq_django.conf import get_config
 from mq_django.core.keys import outbox_channel
 from mq_django.core.outcomes import ACK, Retry
@@ -137,7 +137,7 @@ def publish_and_look():
     tasks.note.using(queue_name="emails", delay=60).enqueue(1)
     assert get_result(result.id).args == [1]
     with pytest.raises(WaitTimeout):
-        wait(result, timeout=0.01)
+        wait_result(result, timeout=0.01)
     run = chain(tasks.note.using(queue_name="emails"), tasks.note.using(queue_name="emails")).start()
     assert (run.state, run.cancel()) == ("running", True)
     schedules.create("daily", message="welcome", every=3600)

@@ -6,7 +6,7 @@ from django.db import transaction
 from shop.models import Order
 from shop.tasks import confirm
 
-from mq_django import as_completed, await_, wait
+from mq_django import await_result, iter_results, wait_result
 from mq_django.errors import CannotWait, WaitTimeout
 
 pytestmark = pytest.mark.django_db
@@ -19,28 +19,28 @@ def enqueued():
 
 def test_what_is_ready_is_handled(mq):
     order = Order.objects.create(email="ann@shop.example")
-    assert wait(confirm.using(on_commit=False).enqueue(order.pk), timeout=60).return_value == order.pk
+    assert wait_result(confirm.using(on_commit=False).enqueue(order.pk), timeout=60).return_value == order.pk
     order.refresh_from_db()
     assert order.confirmed
-    assert [each.return_value for each in as_completed([enqueued().id], timeout=60)] == [7]
+    assert [each.return_value for each in iter_results([enqueued().id], timeout=60)] == [7]
 
 
 def test_a_coroutine_waits(mq):
-    assert async_to_sync(await_)(enqueued(), timeout=60).return_value == 7
+    assert async_to_sync(await_result)(enqueued(), timeout=60).return_value == 7
 
 
 def test_what_is_not_due_is_a_timeout_at_once(mq):
     result = confirm.using(on_commit=False, delay=10).enqueue(7)
     with pytest.raises(WaitTimeout, match=r"it is not ready, and in a test .* mq\.advance\(\)"):
-        wait(result, timeout=60)
+        wait_result(result, timeout=60)
     mq.advance(seconds=10)
-    assert wait(result, timeout=60).return_value == 7
+    assert wait_result(result, timeout=60).return_value == 7
 
 
 def test_the_transaction_commits_before(mq):
     with transaction.atomic():
         result = confirm.enqueue(7)
         with pytest.raises(CannotWait, match=r"call mq\.commit\(\)"):
-            wait(result, timeout=60)
+            wait_result(result, timeout=60)
         mq.commit()
-        assert wait(result, timeout=60).return_value == 7
+        assert wait_result(result, timeout=60).return_value == 7
