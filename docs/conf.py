@@ -7,9 +7,9 @@ from typing import Any
 
 import django
 from django.conf import settings
-from docutils.nodes import Element, TextElement
+from docutils.nodes import Element, TextElement, paragraph
 from pygments.lexers.special import TextLexer
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import pending_xref, toctree
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -104,10 +104,30 @@ def make_accessible(app: Sphinx, error: Exception | None) -> None:
         path.write_text(page, encoding="utf-8")
 
 
+def write_markdown(app: Sphinx, error: Exception | None) -> None:
+    """Write each page as Markdown beside its HTML, and `llms.txt` (llmstxt.org), which lists them by their section."""
+    if error is not None or app.builder.name != "html":
+        return
+    titles = {name: title.astext() for name, title in app.env.titles.items()}
+    index = app.env.get_doctree("index")
+    about = next(node.astext() for node in index.findall(paragraph)).replace("\n", " ")
+    lines = [f"# {project} {release}", "", f"> {about}"]
+    for tree in index.findall(toctree):
+        lines += ["", f"## {tree['caption']}", ""]
+        below = [each for name in tree["includefiles"] for each in app.env.toctree_includes.get(name, ())]
+        lines += [f"- [{titles[name]}]({name}.md)" for name in dict.fromkeys([*tree["includefiles"], *below])]
+    Path(app.outdir, "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    for name in sorted(titles):
+        # Comments tell the tests what to do with a box.
+        page = re.sub(r"<!--.*?-->\n*", "", Path(app.env.doc2path(name)).read_text(encoding="utf-8"), flags=re.DOTALL)
+        Path(app.outdir, f"{name}.md").write_text(page, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Register what the build does beside Sphinx."""
     app.add_lexer("redis", TextLexer)
     app.connect("missing-reference", resolve)
     app.connect("build-finished", make_accessible)
+    app.connect("build-finished", write_markdown)
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("autodoc-process-signature", shorten)

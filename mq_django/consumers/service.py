@@ -251,7 +251,7 @@ MAX_GAP = 2.0
 
 
 class Liveness:
-    """Watches loops. look() is one check."""
+    """Watches loops. check() checks once."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()

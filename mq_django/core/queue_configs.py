@@ -359,7 +359,7 @@ class QueueConfig(DeliveryOptions):
         )
 
     def why_unsupported(self, option: str) -> str | None:
-        """See DeliveryOptions.lacking()."""
+        """See DeliveryOptions.why_unsupported()."""
         if option == "priority" and (self.ordered or self.fair is not None):
             return "Queue {config.name!r} has ORDERED or FAIR, which priorities would break"
         return DeliveryOptions.why_unsupported(self, option)

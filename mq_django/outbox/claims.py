@@ -290,7 +290,7 @@ class OutboxTables:
         """Yield the names of the queues and topics with unclaimed rows, each after one query, and then the next.
 
         Args:
-            first: the first one, by look().
+            first: the first one, by find_waiting().
         """
         name = first
         while name:

@@ -1,5 +1,6 @@
 """The documentation site, built here: on a desktop and a phone, light and dark, for everybody, with a search."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -171,3 +172,11 @@ def test_the_reader_can_change_light_and_dark(open_page, site):
     while page.evaluate("document.body.dataset.theme") != "dark":
         page.locator(".theme-toggle:visible").first.click()
     assert page.evaluate(background) != before
+
+
+def test_each_page_is_there_as_markdown_and_listed(folder: Path, names: list[str]) -> None:
+    listed = re.findall(r"^- \[.+\]\((\S+)\)$", (folder / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {Path(name).with_suffix(".md").as_posix() for name in names}
+    assert {*listed} == pages - {"index.md", "search.md", "genindex.md", "py-modindex.md"}
+    assert len(listed) == len({*listed})
+    assert not [name for name in listed if "<!--" in (folder / name).read_text(encoding="utf-8")]

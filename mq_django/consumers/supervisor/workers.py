@@ -49,7 +49,7 @@ class Decision(enum.Enum):
 
 
 class Watchdog:
-    """Watches one consumer. look() is one check."""
+    """Watches one consumer. check() checks once."""
 
     def __init__(self, shared_state: SharedState) -> None:
         self._shared_state = shared_state
