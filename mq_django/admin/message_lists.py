@@ -129,8 +129,6 @@ def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
     }
 
 
-# The list of a queue's messages in one state, and what is done with those that are selected.
-
 #: Messages per page.
 PER_PAGE = 50
 

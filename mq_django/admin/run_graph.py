@@ -95,8 +95,6 @@ def _mean(rows: Mapping[int, float], others: Iterable[int], number: int) -> floa
     return sum(known) / len(known) if known else rows[number]
 
 
-# The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
-
 #: Pixels of a step and of the gaps between steps; of the margin, which has the outline of a focused step.
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 42, 56, 14, 6
 #: Half the size of a join.

@@ -93,8 +93,6 @@ def alarms(group: GroupStats) -> list[dict[str, str]]:
     return found
 
 
-# The page of a topic, and the section of topics and groups on the page of all queues.
-
 PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
 
 

@@ -92,8 +92,6 @@ class KeysOfTopic(PartitionKeys):
         return self.topic.arrivals
 
 
-# All Redis keys and channels of mq_django. No other module builds one.
-
 #: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 

@@ -119,8 +119,6 @@ def unpacked(body: bytes, most: int) -> Iterator[tuple[str, bytes]]:
     return zip([name.decode() for name in parts[::2]], parts[1::2], strict=True)
 
 
-# Encode and decode messages: the wire protocol of `docs/protocol.md`.
-
 #: The most bytes of one entry. Parsing JSON can take 25 times its size in memory.
 MAX_ENTRY_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 255

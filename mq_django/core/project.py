@@ -50,8 +50,6 @@ def option_digests(*configs: QueueConfig | TopicConfig) -> dict[str, str]:
     return found
 
 
-# All settings of a project as one frozen value. `mq_django.conf` reads them.
-
 EMBEDDED = "embedded"
 
 

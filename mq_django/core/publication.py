@@ -297,9 +297,6 @@ def _levels(data: Any) -> int:
     return found
 
 
-# A publication: a checked message that is to be sent to a queue or topic.
-
-
 class PublishOptions(NamedTuple):
     """The options that all publications of one call share."""
 

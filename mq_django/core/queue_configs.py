@@ -248,8 +248,6 @@ class DeliveryOptions:
         return {}
 
 
-# The options of queues as frozen values. `mq_django.conf` reads them from the settings.
-
 STORE = option(
     read_store,
     'The format of the queue in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',

@@ -145,8 +145,6 @@ def _words(key: str) -> list[str]:
     return [word.lower() for word in _WORD_BREAK.split(key[:MAX_KEY]) if word]
 
 
-# Replace secrets in a message's data: values of secret keys, and values that look like secrets.
-
 __all__ = [
     "REDACTED",
     "is_redacted",

@@ -61,8 +61,6 @@ def truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-# The texts of exceptions, and exception classes by path.
-
 #: The most characters of a path.
 LONGEST = 1000
 #: The most characters of an exception's text, and of a traceback, whose end is kept.

@@ -134,8 +134,6 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# Write and find the rows of the inbox.
-
 #: Seconds for which MySQL and MariaDB wait for the transaction of another delivery.
 LOCK_WAIT = 1
 

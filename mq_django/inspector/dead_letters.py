@@ -114,8 +114,6 @@ def _group(field: bytes, value: bytes) -> DeadGroup | None:
     return DeadGroup(group=FailureGroup(name, error) if separator else None, count=numbers[0], buried_ms=numbers[1])
 
 
-# Dead letters, for display, and actions on them.
-
 #: What is done with the entries of dead letters; it returns a word for each.
 _Act = Callable[[Sequence[str]], list[str]]
 

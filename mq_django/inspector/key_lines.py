@@ -61,8 +61,6 @@ def noisy_keys(config: QueueConfig, transport: Transport) -> Sequence[KeyShare]:
     return [KeyShare(key=key or "", hash=line, share=share) for key, (line, share) in zip(keys, shares, strict=True)]
 
 
-# The line of a key: its parked messages, and its heads, which are the messages that the parked ones wait for.
-
 #: The most parked messages and heads of a line that are listed.
 MAX_LISTED = 20
 #: A field or body of more bytes is not read.

@@ -184,8 +184,6 @@ def _name_activity(name: str, found: Counter[str]) -> NameActivity:
     return NameActivity(name=name, **happened, took=_took(found), waited=_waited(found))
 
 
-# A queue for display: message counts, consumers, activity and problems.
-
 #: For how long messages wait while other queues hold all slots until this is a problem, in ms.
 STARVED_MS = 2000
 

@@ -172,9 +172,6 @@ def _owner(holder: bytes) -> str:
     return holder.rpartition(b" ")[0].decode(errors="backslashreplace")
 
 
-# Choose the reader for a queue. The rest of the inspector does not depend on the kind of queue.
-
-
 def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> StreamReader:
     """Return the reader of a queue, or of a group, which has the log of its topic unless `with_log` is False."""
     if isinstance(config, GroupConfig) and with_log:

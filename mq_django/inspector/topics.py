@@ -96,8 +96,6 @@ def _preview(
     return SeekPreview(then, count if backwards else 0, 0 if backwards else count, more, group.pending, given_up)
 
 
-# Topics for display: their logs, the offsets of their groups, and moving the groups.
-
 __all__ = ["GroupStats", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
 
 

@@ -165,8 +165,6 @@ def _with_scores(reply: Sequence[Any]) -> list[ListedRun]:
     return [ListedRun(member.decode(errors="replace"), score_ms(score) or 0) for member, score in pairs]
 
 
-# Runs of workflows for display.
-
 #: Runs that a call checks, and that a round trip reads.
 MAX_LOOKED, READ = 2000, 200
 

@@ -58,8 +58,6 @@ def _overlap(listener: socket.socket, where: tuple[str, int]) -> bool:
     return taken_host in hosts or bool({taken_host, *hosts} & ALL_ADDRESSES)
 
 
-# The ports of `runconsumer`: for probes, and for metrics.
-
 #: Loaded when it is needed: it needs the package prometheus-client.
 MEASURING = "mq_django.observability.process_metrics.measuring"
 

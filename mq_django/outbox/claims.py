@@ -204,8 +204,6 @@ def _numbers(ids: Sequence[int]) -> str:
     return ", ".join([f"{pk:d}" for pk in ids])
 
 
-# Claims: which rows of the outbox a relay publishes next. Each transition is one short transaction of the database.
-
 #: Maximum rows of a claim, and maximum bytes of their bodies unless a single row has more.
 ROWS, BYTES = 500, 2 * 1024 * 1024
 #: The number of partitions of the state that is a lock.

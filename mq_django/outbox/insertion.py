@@ -97,8 +97,6 @@ def _restart() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restart)
 
-# Write publications into the outbox of a database, in the transaction that is open there.
-
 #: The most bytes of the rows of one statement. Servers limit that: MariaDB to 16 MiB by default.
 STATEMENT_BYTES = 4 * 1024 * 1024
 #: The most parameters of one statement, where Django knows no limit: PostgreSQL accepts 65,535.

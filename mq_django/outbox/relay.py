@@ -149,8 +149,6 @@ def _retained(alias: str, destination: str) -> QuerySet[OutboxMessage]:
     return OutboxMessage.objects.using(alias).filter(destination=destination, batch=RETAINED)
 
 
-# Publish the rows in the outbox of one database to the queues and topics of one server, each by itself.
-
 #: Seconds after which the open claim of another process is continued, if it has not changed.
 TAKE_OVER = 1.0
 

@@ -238,8 +238,6 @@ def _datetime(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-# Create, change, pause, skip and delete schedules at run time.
-
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
 

@@ -58,8 +58,6 @@ def refuse_in_exactly_once(*, on_commit: bool) -> None:
         raise OutboxRequired(OUTBOX_REQUIRED.format(using=database))
 
 
-# Sinks: how publications are sent. To Redis, at once or when a transaction commits.
-
 #: Sent inside atomic() of another database than the default one, without `using`.
 NOT_AWAITED = (
     "Sent to Redis inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for "

@@ -179,9 +179,6 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
     return str(outcome.error or class_name(type(outcome))) if isinstance(outcome, Retry | Bury) else ""
 
 
-# Publish to topics, and manage their groups.
-
-
 class Topic:
     """One configured topic. Get it as `mq_django.topics["name"]`.
 

@@ -196,8 +196,6 @@ def _redrive(run_id: str, queues: dict[StepState, str]) -> set[int]:
     return redriven
 
 
-# Runs of workflows: their state, and what an operator can do with them.
-
 #: The states in which nothing starts.
 ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 

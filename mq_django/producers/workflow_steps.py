@@ -83,8 +83,6 @@ def _error_of(fields: Mapping[str, Any], message_id: str) -> str:
     return found[0].error if found else ""
 
 
-# Publish the steps and callbacks of workflows that may start.
-
 logger = get_logger(__name__)
 
 #: Script calls for one change of a run. What is left then, a supervisor does.

@@ -101,8 +101,6 @@ def buried_history(fields: Mapping[bytes, bytes]) -> str:
     return f'{history[:-1]},"traceback":{traceback}}}'
 
 
-# The dead-letter queue: read, redrive, delete and resubmit.
-
 #: Dead letters that a script call moves: few enough to block Redis only shortly.
 BATCH = 500
 

@@ -48,8 +48,6 @@ def disagreement(config: DeliveryOptions, found: str) -> str:
     )
 
 
-# The transport of a partition: what makes messages ready wakes consumers, and a closed partition accepts none.
-
 #: Milliseconds until consumers look again at a partition of which they heard nothing: notifications may be lost. All
 #: consumers look more often, and set this anew each time.
 ASLEEP_MS = 30_000

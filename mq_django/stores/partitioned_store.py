@@ -72,9 +72,6 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
         return found
 
 
-# A queue with partitions, for producers. Consumers have the store of each partition.
-
-
 class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
     """Publishes each message to its partition, and looks for messages in all of them."""
 

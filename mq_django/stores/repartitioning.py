@@ -265,8 +265,6 @@ def _pause(text: str) -> EarlierPause | None:
     return EarlierPause(str(who), str(reason), str(since_ms))
 
 
-# Change the number of partitions of a queue: close it, move everything to its new partition, and open it.
-
 #: Messages of a step, and bytes after which it ends. Few are read at first, because each may have a megabyte.
 BATCH, BYTES, FIRST = 500, 2 * 1024 * 1024, 20
 

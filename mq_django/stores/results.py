@@ -73,8 +73,6 @@ def note_running(transport: Transport, config: QueueConfig, consumer: str, tasks
         reply_or_raise(transport.pipeline([scripts.command("results_running", keys=keys, args=lines)])[0])
 
 
-# The results of tasks: one STRING with a TTL per task, with a JSON line for the task and one for each attempt.
-
 logger = get_logger(__name__)
 
 #: The shortest TTL of the result of an unfinished task, because a backlog may last for days.

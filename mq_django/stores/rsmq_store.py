@@ -88,8 +88,6 @@ _RSMQ: Mapping[type, Transition] = {
     SetAside: Transition("set_aside", ("notes", "unhandled"), _set_aside, needs_ids=False),
 }
 
-# A queue in RSMQ's format, shared with programs in other languages.
-
 #: Seconds between polls without a notification: if peers do not publish on the channel, and if they do.
 POLL, POLL_WITH_REALTIME = 1.0, 5.0
 #: Records that a clean-up checks.

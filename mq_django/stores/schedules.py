@@ -280,8 +280,6 @@ def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:
     return whole(moment, LAST_MS), line(who)
 
 
-# The schedules of a queue with their states, for display and for code that manages them.
-
 #: The most bytes of the text of skipped ticks; see `lua/parts/short_texts.lua`.
 MAX_TEXT = 16 * 1024
 #: The problem of a schedule whose name is taken.

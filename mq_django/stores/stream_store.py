@@ -172,8 +172,6 @@ class StreamSource(Source):
         return self._decoded(reply[0][1], READY) if reply_or_raise(reply) else []
 
 
-# The default store: a Redis stream with one consumer group, and a waiting room.
-
 logger = get_logger(__name__)
 
 

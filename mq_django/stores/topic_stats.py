@@ -143,8 +143,6 @@ def _group_of_partitions(topic: str, name: str, parts: Sequence[GroupStats]) -> 
     )
 
 
-# Statistics of topics: logs, and the offset and lag of their groups. Read-only, few round trips for many topics.
-
 #: Entries that a script call counts. This blocks Redis for about 2 ms.
 PAGE = 5000
 #: Entries counted at most from the oldest pending entry of a group.

@@ -133,9 +133,6 @@ class AttemptError(FindsException, TaskError):
     __slots__ = ()
 
 
-# What the backend needs of a package with Django's task API: Django since 6.0, and django-tasks.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAPI:
     """The classes and signals of one package. With both installed, callers of each get its own."""

@@ -144,8 +144,6 @@ def has_arguments(data: Any) -> bool:
     return type(data) is dict and type(data.get("args")) is list and type(data.get("kwargs")) is dict
 
 
-# What our tasks have beside what Django's tasks have.
-
 # The options of a task's messages that Django's tasks do not have.
 
 
@@ -199,8 +197,6 @@ class Publishing:
 
 #: The options of most tasks, made once.
 DEFAULT = Publishing()
-
-# What our tasks have beside what Django's tasks have.
 
 Made = TypeVar("Made")
 

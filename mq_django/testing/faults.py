@@ -91,8 +91,6 @@ class SingleRun(QueueRun):
         return None if item is None else self._handle([item], raise_errors=raise_errors)[0]
 
 
-# Let the process that handles a message die at a point, and recover the message as a supervisor does.
-
 BEFORE_HANDLER, BEFORE_ON_COMMIT, AFTER_EFFECT = "before_handler", "before_on_commit", "after_effect"
 POINTS = (BEFORE_HANDLER, BEFORE_ON_COMMIT, AFTER_EFFECT)
 

@@ -164,8 +164,6 @@ def _redirected(
     return cluster.importer((host, refusal.port)), True
 
 
-# Transports to a Redis Cluster: each pipeline goes to the node that has its slot.
-
 #: Seconds for which a session does not ask a node again that did not reply.
 LOST_FOR = 2.0
 

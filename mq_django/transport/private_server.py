@@ -85,8 +85,6 @@ def socket_url(path: str) -> str:
     return "unix://" + quote(path)
 
 
-# A Redis server for tests and demos.
-
 #: Seconds until a server without data must reply. It takes about 30 ms, and longer on a machine under load.
 START_TIMEOUT = 10.0
 

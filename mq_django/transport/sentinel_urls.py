@@ -30,8 +30,6 @@ TOPOLOGY_OPTIONS: dict[str, Any] = {
     "protocol": 2,
 }
 
-# URLs that name a master by its Sentinels: redis+sentinel://user:password@s1:26379,s2:26379/mymaster/0.
-
 #: The port of a Sentinel by default.
 SENTINEL_PORT = 26379
 

@@ -85,8 +85,6 @@ class Select:
 poll: Callable[[], Any] = getattr(select, "poll", Select)
 POLLIN: int = getattr(select, "POLLIN", 1)
 
-# Send several commands in one round trip, on a connection for one thread or on a pooled one.
-
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
 )

@@ -103,9 +103,6 @@ def body_of(task: AnyTask, name: str, data: Mapping[str, Any], headers: Mapping[
     return dumps(body)
 
 
-# The definition of a run of a workflow: its steps, their arguments, and what they wait for.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One step of a flow. As an argument of another step it stands for the value that its task returns."""

@@ -72,8 +72,6 @@ def without_unique(name: str) -> str:
     return HIDDEN if name.startswith(UNIQUE_PREFIX) else name
 
 
-# The filter in a request, its search form, and the progress of its scan.
-
 #: Fields of the form.
 FIELDS = ("name", "key", "error", "from", "to")
 

@@ -217,8 +217,6 @@ def serving(listener: socket.socket, routes: Mapping[str, Route]) -> Iterator[No
         server.join(REQUEST)
 
 
-# Whether a `runconsumer` is alive, ready and started, for its probes over HTTP.
-
 #: A server of Redis answers if a heartbeat has reached it within this many intervals, and at least so many seconds.
 MISSED_BEATS = 3
 SHORTEST = 5.0

@@ -89,8 +89,6 @@ class NextChecks:
         return 0.0 if self._asked else max(0.0, min(self._times.values()) - time.monotonic())
 
 
-# Make delayed messages ready when they are due.
-
 #: Messages promoted by one script call, which blocks Redis for about 0.7 ms at this size.
 BATCH = 100
 #: Seconds between two checks while the wake channel is subscribed, and while it is not.

@@ -69,8 +69,6 @@ class Listener(Service):
         self._subscription.close()
 
 
-# The services of a supervisor for the queues on one server.
-
 # Make unhandled messages ready while consumers in other programs announce that they handle them.
 
 #: Messages released by one script call, and in one round of a queue that our consumers fetch from, too. These set the

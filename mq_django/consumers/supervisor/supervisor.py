@@ -95,8 +95,6 @@ def _ignore(number: int, frame: FrameType | None) -> None:
     """Do nothing: the signal's number arrives in the pipe."""
 
 
-# The main process of `runconsumer`: it starts consumers and sends their heartbeats. It runs no handlers.
-
 logger = get_logger(__name__)
 
 T = TypeVar("T")

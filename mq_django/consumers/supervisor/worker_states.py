@@ -59,9 +59,6 @@ def slots_in_use(shared_state: SharedState, threads: int, queues: Sequence[str])
     return {"busy": [len(busy) for _, busy in slots.values()], **({"full": full} if full else {})}
 
 
-# The running consumers of a supervisor, for all of its threads.
-
-
 class WorkerStates:
     """The consumers of a supervisor that have not ended. One thread adds and removes them; any thread may use them."""
 

@@ -91,8 +91,6 @@ class Watchdog:
         return Decision.KEEP if self._shared_state.running() else Decision.KILL
 
 
-# Start and control the consumer processes of a supervisor.
-
 #: The number of ticks, in about a second, after which a process has started successfully.
 STARTED = 10
 #: Seconds that a consumer may take after its grace period to settle and exit.

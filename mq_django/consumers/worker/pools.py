@@ -168,8 +168,6 @@ class HandlerThread(Slot):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(error))
 
 
-# The pools that run handlers, and the pool of threads. For coroutines see `loops`.
-
 #: Seconds of work to prefetch: enough to hide a round trip, and little enough that slow messages spread evenly over
 #: consumers.
 PREFETCH_SECONDS = 0.02

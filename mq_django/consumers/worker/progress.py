@@ -73,8 +73,6 @@ class RunningTasks:
         self._noted.update(held)
 
 
-# Save what running handlers report, and which tasks are running.
-
 logger = get_logger(__name__)
 
 #: Seconds between two rounds: how much of its work a handler repeats after its process was killed.

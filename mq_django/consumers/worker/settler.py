@@ -127,8 +127,6 @@ class LatestAcks:
         return {receipt: known for pipeline in pipelines for receipt, known in zip(*pipeline, strict=True)}
 
 
-# Settle outcomes in batches: with the next fetch, or after a few milliseconds.
-
 logger = get_logger(__name__)
 
 #: This many outcomes are sent without waiting.

@@ -296,8 +296,6 @@ def _of_results(key: str) -> Sequence[Command]:
     ]
 
 
-# Looks at a Redis server: settings and states that endanger messages, or slow their handling down.
-
 #: The messages that a process with the default number of threads fetches at once.
 FETCHED = 8
 #: The shares of the memory from which there is a warning, and an error.
