@@ -357,5 +357,5 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
-use_time_zone(current_time_zone)
+use_time_zone(current_time_zone, lambda: settings.USE_TZ)
 use_forms(_json_form)

@@ -309,7 +309,10 @@ def _ending(view: MessageView) -> SafeString | str:
 
 def _help(name: str, state: MessageState) -> str:
     if state == "unhandled":
-        return _("No consumer has a handler for their name. They become ready when a consumer with one starts.")
+        return _(
+            "No consumer has a handler for their name. They become ready when a consumer with one starts. Its module must "
+            "be in an installed app, or in MODULES."
+        )
     if state == "parked":
         return _(
             "They wait in the line of their key: for its limit, for an earlier message of it, or for its turn. The "

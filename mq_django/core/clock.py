@@ -51,17 +51,34 @@ def _utc() -> tzinfo:
 
 
 _current_time_zone: Callable[[], tzinfo] = _utc
+_uses_time_zones: Callable[[], bool] = bool
 
 
-def use_time_zone(current: Callable[[], tzinfo]) -> None:
-    """Set what returns the time zone of datetimes that have none. `conf` sets Django's: this layer does not know it."""
-    global _current_time_zone  # noqa: PLW0603 - set once, when Django's settings are loaded
-    _current_time_zone = current
+def use_time_zone(current: Callable[[], tzinfo], uses: Callable[[], bool]) -> None:
+    """Set what returns the current time zone, and `USE_TZ`. `conf` sets Django's: this layer does not know it."""
+    global _current_time_zone, _uses_time_zones
+    _current_time_zone, _uses_time_zones = current, uses
 
 
 def aware(moment: datetime) -> datetime:
-    """Return a datetime with a time zone: Django's current one where it has none."""
+    """Return a datetime with a time zone: Django's current one where it has none. It is for what a user types."""
     return moment.replace(tzinfo=_current_time_zone()) if moment.utcoffset() is None else moment
+
+
+def check_aware(moment: object) -> datetime:
+    """Return a datetime that code has passed, with a time zone.
+
+    A naive one is refused, as Django refuses that of `run_after`: it may be in any time zone. In a project without
+    `USE_TZ`, where all are naive, it is in that of the project.
+
+    Raises:
+        TypeError: it is not such a datetime; the text goes on after "must be".
+    """
+    if not isinstance(moment, datetime):
+        raise TypeError("a datetime")
+    if moment.utcoffset() is None and _uses_time_zones():
+        raise TypeError("an aware datetime: django.utils.timezone.make_aware() adds a time zone")
+    return aware(moment)
 
 
 def read_duration(value: object) -> timedelta:

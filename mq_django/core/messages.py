@@ -5,6 +5,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from mq_django.errors import NotSupported
+
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -79,10 +81,15 @@ class CancelResult(StrEnum):
     #: It does not wait, so its consumer was asked to cancel it: it does not start, and its running handler is
     #: interrupted within a second. It may have ended before, or never have existed.
     ASKED = "asked"
-    #: Inside `atomic()`: it is tried at the commit, and the result is not known yet.
+    #: Inside `atomic()`: it is tried at the commit, and the result is not known yet. bool() raises NotSupported.
     AT_COMMIT = "at commit"
 
     def __bool__(self) -> bool:
+        if self is CancelResult.AT_COMMIT:
+            raise NotSupported(
+                "Inside atomic() a message is cancelled or rescheduled at the commit, and whether it still waits then "
+                "is not known yet: give on_commit=False to do it at once, or compare with CancelResult.AT_COMMIT"
+            )
         return self in (CancelResult.CANCELLED, CancelResult.RESCHEDULED)
 
 

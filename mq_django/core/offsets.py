@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from mq_django.core.clock import aware
+from mq_django.core.clock import check_aware
 from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidOffset
@@ -21,8 +21,15 @@ _REFUSED = (
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a time as milliseconds since 1970. A naive time is in Django's current time zone."""
-    return round(aware(moment).timestamp() * 1000)
+    """Return a time as milliseconds since 1970.
+
+    Raises:
+        InvalidOffset: it has no time zone, in a project with `USE_TZ`.
+    """
+    try:
+        return round(check_aware(moment).timestamp() * 1000)
+    except TypeError as error:
+        raise InvalidOffset(f"A position in a log must be {error}, not {repr_of(moment)}") from error
 
 
 def parse(offset: str) -> tuple[int, int]:

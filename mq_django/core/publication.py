@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple, TypeVar
 
 from mq_django.core import clock
-from mq_django.core.clock import MAX_DELAY, Duration, aware, read_duration
+from mq_django.core.clock import MAX_DELAY, Duration, check_aware, read_duration
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import (
@@ -283,9 +283,10 @@ def _seconds(option: str, value: object, others: str = "") -> float:
 
 
 def _moment_ms(option: str, moment: object) -> int:
-    if not isinstance(moment, datetime):
-        raise InvalidMessage(f"{option} must be a datetime, not {repr_of(moment)}")
-    return math.ceil(aware(moment).timestamp() * 1000)
+    try:
+        return math.ceil(check_aware(moment).timestamp() * 1000)
+    except TypeError as error:
+        raise InvalidMessage(f"{option} must be {error}, not {repr_of(moment)}") from error
 
 
 def _levels(data: Any) -> int:

@@ -243,7 +243,9 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "unattended": _("Due. No runconsumer does the housekeeping of this queue, so it does not become ready."),
         "unannounced": _("Set aside. No running consumer announces that it handles “%(name)s”."),
         "elsewhere": _("Ready. Other programs handle this queue."),
-        "unhandled": _("No consumer has a handler for “%(name)s”."),
+        "unhandled": _(
+            "No consumer has a handler for “%(name)s”. Its module must be in an installed app, or in MODULES."
+        ),
         "running": _("Running on consumer %(consumer)s for %(time)s."),
         "held": _("Held by consumer %(consumer)s."),
         "fetched": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),

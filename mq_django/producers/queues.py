@@ -129,7 +129,8 @@ class WaitingMessages(ProgressReader):
         Returns:
             A CancelResult. If it is true, the message will never run. It is ASKED, only with `running`, if the message
             did not wait and its consumer was asked; if it had ended before, that changes nothing. It is AT_COMMIT
-            inside `atomic()`, if the message will be cancelled at the commit, should it still wait then.
+            inside `atomic()`, if the message will be cancelled at the commit, should it still wait then: that is
+            neither true nor false, and bool() raises NotSupported.
 
         Raises:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text; or `force` is given
@@ -175,12 +176,12 @@ class WaitingMessages(ProgressReader):
             unique: instead of the id: its unique key.
             key: as for cancel().
             delay: a timedelta or seconds from now, by Redis's clock.
-            deliver_at: instead of `delay`: a datetime. A naive one is in Django's current time zone.
+            deliver_at: instead of `delay`: a datetime, which must be aware in a project with `USE_TZ`.
             using, on_commit, robust: as for publish().
 
         Returns:
             A CancelResult. If it is true, the message will not run before its new time. It is AT_COMMIT inside
-            `atomic()`, if the message will be rescheduled at the commit, should it still be delayed then.
+            `atomic()`, as for cancel().
 
         Raises:
             InvalidMessage: not exactly one of `delay` and `deliver_at`, or of an id and a unique key, is given.
@@ -314,8 +315,8 @@ class Queue(WaitingMessages):
                 A tuple arrives as a list. A number, bool or None as the key of a dict arrives as JSON text, 7 as "7".
                 bytes are refused.
             delay: a timedelta or seconds from the sending, by Redis's clock.
-            deliver_at: a datetime before which the message is not handled. A naive one is in Django's current
-                time zone.
+            deliver_at: a datetime before which the message is not handled. It must be aware in a
+                project with `USE_TZ`.
             key: the subject of the message, such as "order:7". Limits by key use it.
             headers: a dict of text by lower-case name.
             priority: -100 to 100; higher runs sooner.

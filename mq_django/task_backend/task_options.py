@@ -1,6 +1,7 @@
 """What our tasks have beside what Django's tasks have."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -8,7 +9,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from mq_django.core import clock
-from mq_django.core.clock import Duration
+from mq_django.core.clock import Duration, check_aware
 from mq_django.core.handler_options import call_headers, check_retry, parse_timeout
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.core.messages import NO_HEADERS
@@ -285,7 +286,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         Args:
             priority: -100 to 100; higher runs sooner.
             queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` looks up.
-            run_after: a datetime; replaces `delay`.
+            run_after: a datetime; replaces `delay`. It must be aware in a project with `USE_TZ`.
             backend: an alias in TASKS. Another text raises the error of Django's tasks for it.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
@@ -303,7 +304,9 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
                 of each other, `enqueue()` checks.
         """
         _check(self, unknown, delay, run_after)
-        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=_alias(backend))
+        changed = _given(
+            priority=priority, queue_name=queue_name, run_after=_moment(run_after), backend=_alias(backend)
+        )
         published = _given(
             delay=delay,
             unique=unique,
@@ -379,6 +382,13 @@ def _check(task: TaskOptions, unknown: Mapping[str, Any], delay: Duration | None
         raise unknown_options(task.using, unknown, USING)
     if run_after is not None and delay is not None:
         raise InvalidMessage("Give delay= or run_after=, not both")
+
+
+def _moment(run_after: datetime | None) -> datetime | None:
+    # Django's tasks say what is wrong with a time. They refuse every naive one, also in a project without `USE_TZ`.
+    with suppress(TypeError):
+        return check_aware(run_after)
+    return run_after
 
 
 def _alias(backend: str | None) -> str | None:

@@ -7,6 +7,9 @@ from django.utils import timezone
 from mq_django.core import offsets
 from mq_django.core.clock import aware, read_duration
 from mq_django.core.publication import due, expiry
+from mq_django.errors import InvalidMessage, InvalidOffset
+from mq_django.task_backend.compat import InvalidTask
+from tests.testapp.tasks import noop
 
 NAIVE = datetime(2026, 7, 1, 12)  # noqa: DTZ001 - this is what is tested
 IN_TOKYO = datetime(2026, 7, 1, 3, tzinfo=UTC)
@@ -27,14 +30,22 @@ def test_a_datetime_with_a_time_zone_keeps_it(tokyo):
     assert aware(IN_TOKYO) is IN_TOKYO
 
 
-def test_without_use_tz_it_is_in_the_projects(settings):
+def test_code_must_pass_a_datetime_with_a_time_zone(tokyo, subtests):
+    said = "must be an aware datetime: .*make_aware"
+    with subtests.test("deliver_at"), pytest.raises(InvalidMessage, match=said):
+        due(None, NAIVE)
+    with subtests.test("expires"), pytest.raises(InvalidMessage, match=said):
+        expiry(NAIVE, 0)
+    with subtests.test("a position"), pytest.raises(InvalidOffset, match=said):
+        offsets.before(NAIVE)
+    with subtests.test("run_after"), pytest.raises(InvalidTask, match="must be an aware datetime"):
+        noop.using(run_after=NAIVE)
+
+
+def test_in_a_project_without_use_tz_a_naive_datetime_is_in_its_time_zone(settings):
     settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Tokyo"
-    assert due(None, NAIVE) == (None, MS)
-    assert abs(due(None, timezone.now())[1] - datetime.now(UTC).timestamp() * 1000) < 5000
-
-
-def test_deliver_at_expires_and_offsets_have_one_rule(tokyo):
     assert (due(None, NAIVE)[1], expiry(NAIVE, 0), offsets.milliseconds(NAIVE)) == (MS, MS, MS)
+    assert noop.using(run_after=NAIVE).run_after == IN_TOKYO
 
 
 def test_a_duration_is_a_timedelta_or_seconds(subtests):

@@ -12,7 +12,7 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.publication import publication, publications
 from mq_django.core.queue_configs import DeliveryOptions, QueueConfig
 from mq_django.core.schedules import Scheduled, every
-from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
+from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage, NotSupported
 from mq_django.producers.sinks import BATCH, BATCH_BYTES, RedisSink, send
 from mq_django.signals import message_published
 from mq_django.stores.schedules import Schedules
@@ -203,6 +203,8 @@ def test_a_cancellation_waits_for_the_commit(emails, keys, redis_client):
     message_id = emails.publish("remind", 1, delay=60)
     with rolled_back():
         assert emails.cancel(message_id) is CancelResult.AT_COMMIT
+        with pytest.raises(NotSupported, match=r"at the commit.*on_commit=False"):
+            bool(emails.reschedule(message_id, delay=5))
     assert list(places.delayed(redis_client, keys)) == [message_id]
     with transaction.atomic():
         assert emails.cancel(message_id) is CancelResult.AT_COMMIT

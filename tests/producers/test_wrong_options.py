@@ -1,6 +1,6 @@
 """An option that no message can have is the same error of ours wherever it is given, and names the option."""
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -8,8 +8,6 @@ from django.db import transaction
 from mq_django import queues, topics
 from mq_django.errors import InvalidMessage
 from tests.testapp import tasks
-
-NEVER = datetime(2030, 1, 1)  # noqa: DTZ001 - what is tried
 
 
 @pytest.fixture(autouse=True)
@@ -103,5 +101,5 @@ def test_they_are_refused_at_the_call_and_not_at_the_commit():
 
 
 def test_a_deadline_may_have_passed(mq_settings):
-    options = {"expires": NEVER.replace(year=2020), "using": "other", "robust": True, "on_commit": False}
+    options = {"expires": datetime(2020, 1, 1, tzinfo=UTC), "using": "other", "robust": True, "on_commit": False}
     assert tasks.noop.using(**options).publishing.expires == options["expires"]

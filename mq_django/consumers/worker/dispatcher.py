@@ -147,7 +147,10 @@ class Dispatcher:
         self._unknown.add(name)
         if len(self._unknown) <= MAX_UNKNOWN:
             logger.warning(
-                "No handler for %r in queue %s: its messages are set aside until there is one", name, self._queue
+                "No handler for %r in queue %s: its messages wait until a consumer has one. Its module must be in an "
+                "installed app, or in MODULES",
+                name,
+                self._queue,
             )
         else:
             logger.warning("Queue %s has messages with still more names without a handler; not logged", self._queue)
