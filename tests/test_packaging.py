@@ -44,6 +44,11 @@ def package_files() -> set[str]:
     }
 
 
+def pages() -> set[str]:
+    files = (path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
+    return {f"mq_django/pages/{page.as_posix()}" for page in files if page.parts[0] != "decisions"}
+
+
 def metadata_of(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -52,7 +57,7 @@ def metadata_of(wheel: Path) -> Message:
 
 class TestWheel:
     def test_it_holds_every_file_of_the_package_and_nothing_else(self, wheel_names):
-        assert {name for name in wheel_names if ".dist-info/" not in name} == package_files()
+        assert {name for name in wheel_names if ".dist-info/" not in name} == package_files() | pages()
 
     def test_each_kind_of_data_is_there(self, wheel_names):
         kinds = ["*.lua", "py.typed", "*.html", "*.css", "migrations/0001_*.py"]

@@ -310,8 +310,8 @@ def _ending(view: MessageView) -> SafeString | str:
 def _help(name: str, state: MessageState) -> str:
     if state == "unhandled":
         return _(
-            "No consumer has a handler for their name. They become ready when a consumer with one starts. Its module must "
-            "be in an installed app, or in MODULES."
+            "No consumer has a handler for their name. They become ready when a consumer with one starts. Its module "
+            "must be in an installed app, or in MODULES."
         )
     if state == "parked":
         return _(

@@ -10,7 +10,7 @@ The functions are in modules by what they are about:
 
     queue_verbs (status, pause, resume, line), repartition_verb
     message_verbs (find, publish, export), job_verbs (redrive, purge, jobs)
-    process_verbs (consumers, doctor, metrics), schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
+    process_verbs (consumers, doctor, metrics), help_verb, schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
 
 They read and act through `mq_django.inspect` and the inspector, so that they show what the admin's pages show.
 `terminal.columns()` makes JSON values of the attributes of a view. A verb that deletes or moves messages says what it

@@ -252,7 +252,7 @@ def _finding(finding: DoctorFinding, style: Style, width: int) -> Iterator[str]:
     yield from _wrapped(f"{_INDENT}To do: {escape(finding.advice)}", _INDENT, width)
     if finding.where:
         yield from _wrapped(f"{_INDENT}Where: {escape(finding.where)}", _INDENT, width)
-    yield f"{_INDENT}See {finding.link}"
+    yield f"{_INDENT}More: manage.py mq help {finding.code}"
 
 
 def _wrapped(text: str, indent: str, width: int) -> list[str]:

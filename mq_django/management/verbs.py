@@ -13,6 +13,7 @@ from mq_django.inspector.doctor.findings import LEVELS
 from mq_django.inspector.jobs import ActionableState
 from mq_django.inspector.problem_sentences import KINDS
 from mq_django.management import (
+    help_verb,
     job_verbs,
     message_verbs,
     outbox_verbs,
@@ -487,6 +488,11 @@ VERBS: dict[str, Verb | Actions] = {
         flag("--housekeeping", "accept a runconsumer that only does the housekeeping of a queue.", needs="--health"),
         arg("--timeout", "seconds for the answer of Redis. Default: 5.", needs="--health", type=period, default=5.0),
         # It reports what the system checks find itself: an error would end the command before.
+        skip_checks=True,
+    ),
+    "help": verb(
+        help_verb.show,
+        arg("topic", "A page, PAGE#SECTION, or a code such as D102 or E001. Default: a list of pages.", nargs="?"),
         skip_checks=True,
     ),
     "metrics": verb(

@@ -304,9 +304,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
                 of each other, `enqueue()` checks.
         """
         _check(self, unknown, delay, run_after)
-        changed = _given(
-            priority=priority, queue_name=queue_name, run_after=_moment(run_after), backend=_alias(backend)
-        )
+        changed = _given(priority=priority, queue_name=queue_name, run_after=_aware(run_after), backend=_alias(backend))
         published = _given(
             delay=delay,
             unique=unique,
@@ -384,7 +382,7 @@ def _check(task: TaskOptions, unknown: Mapping[str, Any], delay: Duration | None
         raise InvalidMessage("Give delay= or run_after=, not both")
 
 
-def _moment(run_after: datetime | None) -> datetime | None:
+def _aware(run_after: datetime | None) -> datetime | None:
     # Django's tasks say what is wrong with a time. They refuse every naive one, also in a project without `USE_TZ`.
     with suppress(TypeError):
         return check_aware(run_after)

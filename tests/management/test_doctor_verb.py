@@ -39,7 +39,7 @@ def test_a_finding_says_what_was_seen_what_to_do_and_where_more_is_written(serve
     assert text.startswith("Servers\n\n  warning D113  Redis never checks")
     assert "To do: CONFIG SET tcp-keepalive 300" in text
     assert f"Where: 127.0.0.1:{server.port} (MQ_DJANGO" in text
-    assert "See docs/doctor.md#d113" in text
+    assert "More: manage.py mq help D113" in text
     assert (str(error), error.returncode) == ("Found 1 warning.", 1)
 
 
