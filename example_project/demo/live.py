@@ -52,7 +52,8 @@ def counts_line() -> str:
         counts = watch.totals()
     except StoreError as error:
         return f"{outbox}   {error}"
+    # An order is published once, and handled by each group of its topic.
     return (
-        f"published {counts.published}   handled {counts.handled}   retried {counts.retried}   "
+        f"published {counts.published}   handled {counts.handled} (orders by 3 groups)   retried {counts.retried}   "
         f"delayed {counts.delayed}   dead {counts.dead}   ready {counts.ready}   pending {counts.pending}   {outbox}"
     )
