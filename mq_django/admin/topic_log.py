@@ -16,9 +16,9 @@ from mq_django.admin import topic_pages
 from mq_django.admin.message_lists import PER_PAGE, Column, facts, listed, table
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, confirm, needs, tabs, topic_tabs
-from mq_django.conf import current_time_zone, get_config
+from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import BEGINNING, END, Offset, parse
+from mq_django.core.offsets import BEGINNING, END, Offset, milliseconds, parse
 from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup, UnknownTopic
@@ -234,7 +234,8 @@ def _position(asked: dict[str, str]) -> Offset | None:
 def said(position: Offset) -> str:
     """Return a position as text."""
     if isinstance(position, datetime):
-        return position.astimezone(current_time_zone()).isoformat(sep=" ", timespec="seconds")
+        shown = text.local(milliseconds(position)) or position
+        return shown.isoformat(sep=" ", timespec="seconds")
     return {BEGINNING: _("the beginning"), END: _("the end")}.get(position, escape(position))
 
 

@@ -61,12 +61,16 @@ def use_time_zone(current: Callable[[], tzinfo], uses: Callable[[], bool]) -> No
 
 
 def aware(moment: datetime) -> datetime:
-    """Return a datetime with a time zone: Django's current one where it has none. It is for what a user types."""
-    return moment.replace(tzinfo=_current_time_zone()) if moment.utcoffset() is None else moment
+    """Return a datetime in UTC. Without a time zone it is in Django's current one. It is for what a user types.
+
+    Raises:
+        OverflowError: in UTC, it is not in the years 1 to 9999.
+    """
+    return (moment.replace(tzinfo=_current_time_zone()) if moment.utcoffset() is None else moment).astimezone(UTC)
 
 
 def check_aware(moment: object) -> datetime:
-    """Return a datetime that code has passed, with a time zone.
+    """Return a datetime that code has passed, in UTC.
 
     A naive one is refused, as Django refuses that of `run_after`: it may be in any time zone. In a project without
     `USE_TZ`, where all are naive, it is in that of the project.
@@ -78,7 +82,10 @@ def check_aware(moment: object) -> datetime:
         raise TypeError("a datetime")
     if moment.utcoffset() is None and _uses_time_zones():
         raise TypeError("an aware datetime: django.utils.timezone.make_aware() adds a time zone")
-    return aware(moment)
+    try:
+        return aware(moment)
+    except OverflowError as error:
+        raise TypeError("a datetime in the years 1 to 9999 of UTC") from error
 
 
 def read_duration(value: object) -> timedelta:

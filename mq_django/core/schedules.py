@@ -503,7 +503,7 @@ def read_moment(option: str, value: object) -> datetime:
     """
     with suppress(ValueError, OverflowError):
         given = datetime.fromisoformat(value) if isinstance(value, str) else value
-        if isinstance(given, datetime) and (moment := aware(given).astimezone(UTC)).year >= 1970:
+        if isinstance(given, datetime) and (moment := aware(given)).year >= 1970:
             return moment
     raise TypeError(
         f"{repr_of(option)} must be a time from 1970 on, such as '2026-11-01T06:00+01:00', not {repr_of(value, 80)}"

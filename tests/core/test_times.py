@@ -27,7 +27,15 @@ def test_a_datetime_without_a_time_zone_is_in_djangos_current_one(tokyo):
 
 
 def test_a_datetime_with_a_time_zone_keeps_it(tokyo):
-    assert aware(IN_TOKYO) is IN_TOKYO
+    assert aware(IN_TOKYO) == IN_TOKYO
+
+
+def test_a_datetime_beyond_the_last_year_of_utc_is_refused(subtests):
+    beyond = datetime(9999, 12, 31, 23, 30, tzinfo=timezone.get_fixed_timezone(-60))
+    with subtests.test("typed"), pytest.raises(OverflowError):
+        aware(beyond)
+    with subtests.test("deliver_at"), pytest.raises(InvalidMessage, match="in the years 1 to 9999 of UTC"):
+        due(None, beyond)
 
 
 def test_code_must_pass_a_datetime_with_a_time_zone(tokyo, subtests):

@@ -5,6 +5,7 @@ because without a filter an action would affect everything.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -201,13 +202,10 @@ def moment(value: str) -> datetime:
     Raises:
         InvalidFilter: it is not a date and a time.
     """
-    try:
-        found = parse_datetime(value)
-    except ValueError:
-        found = None
-    if found is None:
-        raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": escape(value)[:200]})
-    return aware(found)
+    with suppress(ValueError, OverflowError):
+        if (found := parse_datetime(value)) is not None:
+            return aware(found)
+    raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": escape(value)[:200]})
 
 
 def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str, Any]:

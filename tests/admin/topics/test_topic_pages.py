@@ -161,11 +161,18 @@ def test_a_moment_of_the_form_is_one_in_the_zone_of_the_site(operator, billing, 
     assert "6 messages are handled again." in main_of(operator.post(SEEK, {"to": "moment", "moment": written}))
 
 
+def test_the_last_moment_is_a_position_although_it_has_no_date_in_the_zone_of_the_site(operator, billing, settings):
+    settings.TIME_ZONE = "Pacific/Kiritimati"
+    asked = {"to": "moment", "moment": "9999-12-31T23:59:59Z"}
+    assert "9999-12-31 23:59:59+00:00" in operator.post(SEEK, asked).content.decode()
+
+
 def test_a_place_that_is_none_is_asked_for_again_and_moves_nothing(operator, billing):
     for fields, said in (
         ({"to": "offset", "offset": "tomorrow"}, "An offset is two numbers with a dash"),
         ({"to": "offset"}, "Enter a position"),
         ({"to": "moment", "moment": "2026-13-45"}, "Enter a position"),
+        ({"to": "moment", "moment": "9999-12-31T23:59:59-12:00"}, "Enter a position"),
         ({"to": "hell"}, "Enter a position"),
         ({}, "Enter a position"),
     ):
