@@ -137,7 +137,12 @@ _ASSIGNED = re.compile(r"""(?P<key>[\w.-]{1,200})=[^\s&,;"']+""")
 
 def replace_logins(text: str, mark: str) -> str:
     """Return the text of a value that stands at the wrong place, such as a setting, with a mark in place of secrets."""
-    text = _LOGIN.sub(f"{mark}@", replace_forms(text, mark))
+    text = replace_forms(text, mark)
+    # In a long word without spaces each search takes milliseconds.
+    if "@" in text:
+        text = _LOGIN.sub(f"{mark}@", text)
+    if "=" not in text:
+        return text
     return _ASSIGNED.sub(lambda found: f"{found['key']}={mark}" if is_secret(found["key"]) else found[0], text)
 
 
