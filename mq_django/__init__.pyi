@@ -7,7 +7,6 @@ from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry
 from mq_django.core.retries import RetryPolicy as RetryPolicy
-from mq_django.core.running_handler import HandlerCancelled as HandlerCancelled
 from mq_django.core.running_handler import Progress as Progress
 from mq_django.core.running_handler import is_cancelled as is_cancelled
 from mq_django.core.running_handler import progress as progress

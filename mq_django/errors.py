@@ -62,6 +62,10 @@ MQError
 ├── NotResumable              resumable() cannot iterate over that queryset (also ValueError)
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
+
+BaseException: they end a running handler, which must not take them for errors
+├── HandlerCancelled          its message was cancelled
+└── Interrupted               its process stops, between two items of resumable()
 """
 
 from django.core.exceptions import ImproperlyConfigured
@@ -339,3 +343,21 @@ class TestKitError(MQError):
 
 class EndlessRun(TestKitError):
     """Handlers publish endlessly: more messages became ready than one run of a test may handle."""
+
+
+# They end a running handler, and are no errors.
+
+
+class HandlerCancelled(BaseException):
+    """Raised in a running handler that is a function, when its message is cancelled.
+
+    It is no Exception, so that `except Exception` does not keep it. In coroutine functions it is
+    `asyncio.CancelledError` instead.
+    """
+
+
+class Interrupted(BaseException):
+    """Ends a handler between two items of `resumable()`, because its process stops.
+
+    It is no Exception, so that a handler that catches those does not go on.
+    """

@@ -185,13 +185,6 @@ class HandlerRun:
 running: ContextVar[HandlerRun | None] = ContextVar("mq_django_running", default=None)
 
 
-class Interrupted(BaseException):
-    """Ends a handler between two items of `resumable()`, because its process stops.
-
-    It is no Exception, so that a handler that catches those does not go on.
-    """
-
-
 def progress(done: Number, total: Number | None = None, note: str = "") -> None:
     """Report how far the running handler is.
 
@@ -251,14 +244,6 @@ def is_in_handler() -> bool:
 
 
 # The end of a running handler that is cancelled: what it can ask, and how it guards what must not be interrupted.
-
-
-class HandlerCancelled(BaseException):
-    """Raised in a running handler that is a function, when its message is cancelled.
-
-    It is no Exception, so that `except Exception` does not keep it. In coroutine functions it is
-    `asyncio.CancelledError` instead.
-    """
 
 
 class Interruptible(Protocol):

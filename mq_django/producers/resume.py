@@ -14,9 +14,9 @@ from django.db.models.query import ModelIterable
 
 from mq_django.core.handler_options import current_database
 from mq_django.core.logs import get_logger
-from mq_django.core.running_handler import Interrupted, Report, current_run
+from mq_django.core.running_handler import Report, current_run
 from mq_django.core.texts import repr_of
-from mq_django.errors import NotResumable
+from mq_django.errors import Interrupted, NotResumable
 from mq_django.stores.results import MAX_POSITION, begin
 from mq_django.transport.connections import open_transport
 

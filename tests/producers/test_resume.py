@@ -12,8 +12,8 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, HandBack, Retry
-from mq_django.core.running_handler import HandlerRun, Interrupted, running
-from mq_django.errors import NotInHandler, NotResumable
+from mq_django.core.running_handler import HandlerRun, running
+from mq_django.errors import Interrupted, NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_transport
 from tests.testapp.models import Cart, Order, Tag, Ticket

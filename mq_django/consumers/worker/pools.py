@@ -18,8 +18,8 @@ from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
-from mq_django.core.running_handler import HandlerCancelled, interruptible
-from mq_django.errors import HandlerTimeout
+from mq_django.core.running_handler import interruptible
+from mq_django.errors import HandlerCancelled, HandlerTimeout
 
 # One thread of a consumer, which runs handlers that are functions, one after another.
 

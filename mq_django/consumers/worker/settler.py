@@ -17,9 +17,9 @@ from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
-from mq_django.core.running_handler import HandlerRun, Interrupted, Report
+from mq_django.core.running_handler import HandlerRun, Report
 from mq_django.core.texts import is_a
-from mq_django.errors import StoreError
+from mq_django.errors import Interrupted, StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
 from mq_django.stores.base import Also, Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket

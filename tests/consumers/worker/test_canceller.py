@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from mq_django import HandlerCancelled, is_cancelled, uninterrupted
+from mq_django import is_cancelled, uninterrupted
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers
 from mq_django.consumers.worker.timekeeper import Canceller
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
-from mq_django.errors import ConnectionLost
+from mq_django.errors import ConnectionLost, HandlerCancelled
 from mq_django.registry import Handler
 from mq_django.stores.control import StackRequests
 from tests.consumers.rig import running

@@ -17,8 +17,8 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.running_handler import Interrupted, progress
-from mq_django.errors import HandlerTimeout
+from mq_django.core.running_handler import progress
+from mq_django.errors import HandlerTimeout, Interrupted
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
