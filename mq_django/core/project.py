@@ -61,10 +61,10 @@ class Config:
         default=EMBEDDED,
         metadata=option(
             read_connection,
-            "A django-redis alias of `CACHES` that only queues use; or a URL: `redis://`, `rediss://`, `unix://`, "
-            "with the names of Sentinels `redis+sentinel://`, `rediss+sentinel://`, or with nodes of a "
-            "[Redis Cluster](howto/redis-cluster.md) `redis+cluster://`, `rediss+cluster://`; or "
-            '`"embedded"`: a private server for development, shared by all processes of the project.',
+            "A URL: `redis://`, `rediss://` or `unix://`; for Sentinels `redis+sentinel://`, `rediss+sentinel://`; for "
+            "a [Redis Cluster](howto/redis-cluster.md) `redis+cluster://`, `rediss+cluster://`. Or a django-redis "
+            'alias of `CACHES` that only queues use. Or `"embedded"`: a private server for development, shared by all '
+            "processes of the project.",
         ),
     )
     namespace: str = field(default="mq", metadata=option(read_namespace, "The prefix of all keys."))
@@ -72,8 +72,8 @@ class Config:
         default_factory=lambda: Path.cwd() / ".mq_django",
         metadata=option(
             read_directory,
-            "The directory of the embedded server's data. Its file `socket` has the path of the Unix socket on which "
-            "the server listens. Keep the directory out of version control.",
+            "The directory of the embedded server's data. Keep it out of version control. Its file `socket` has the "
+            "path of the server's Unix socket.",
             shown='`BASE_DIR / ".mq_django"`',
         ),
     )
@@ -81,8 +81,8 @@ class Config:
         default_factory=dict,
         metadata=option(
             read_options,
-            "[Options](#options-of-a-queue) of all queues, where a queue has no value of its own. A queue in RSMQ's "
-            "format takes those that it has. Not for topics, nor `STORE` and `CONNECTION`.",
+            "[Options](#options-of-a-queue) for queues that do not set them. Not for topics, nor for `STORE` and "
+            "`CONNECTION`.",
         ),
     )
     queues: Mapping[str, QueueConfig] = field(
@@ -114,15 +114,15 @@ class Config:
         default=True,
         metadata=option(
             read_switch,
-            "Whether consumers [find the modules](#modules) of installed apps that declare tasks, handlers or "
-            "subscribers. With `False` they import only `tasks.py`, `handlers.py`, `triggers.py` and `MODULES`.",
+            "Whether to [find modules](#modules) with tasks, handlers or subscribers in installed apps. With `False` "
+            "only `tasks.py`, `handlers.py`, `triggers.py` and `MODULES` are imported.",
         ),
     )
     modules: tuple[str, ...] = field(
         default=(),
         metadata=option(
             read_modules,
-            "Dotted paths of further [modules](#modules) that declare some.",
+            "Dotted paths of further [modules](#modules) with tasks, handlers or subscribers.",
             shown="`[]`",
         ),
     )
@@ -130,18 +130,16 @@ class Config:
         default_factory=dict,
         metadata=option(
             read_options_by_name,
-            'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
-            'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
-            '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of several ticks '
-            "missed while nothing was running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks "
-            "missed while the schedule was paused do not fire.",
+            'Name to [schedule](#schedules): `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, '
+            'or `"task"` with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and '
+            '`"starts"` and `"ends"`, the first and the last time for a tick.',
         ),
     )
     thresholds: Thresholds = field(
         default=Thresholds(),
         metadata=option(
             read_options,
-            "The figures above which a queue [has a problem](health.md#problems): [thresholds](#thresholds).",
+            "[Thresholds](#thresholds) above which a queue [has a problem](health.md#problems).",
             shown="`{}`",
         ),
     )
@@ -149,18 +147,17 @@ class Config:
         default=timedelta(days=30),
         metadata=option(
             read_positive_duration,
-            "For how long the [inbox](exactly-once.md) knows a message that a handler with "
-            "`@exactly_once` has handled. "
-            "Longer than a message may wait, be retried, or stay in a topic from which it is read again.",
+            "How long the [inbox](exactly-once.md) remembers a message that a handler with `@exactly_once` has "
+            "handled. Must exceed the time that a message may wait, be retried, or stay in a topic that is replayed.",
         ),
     )
     test_connection: str = field(
         default="",
         metadata=option(
             read_test,
-            '`{"CONNECTION": ...}`: the server that [tests](testing.md) use in place of all others, as a value for '
-            "`CONNECTION`. By default the one in the environment variable `MQ_REDIS_URL`, or a private one that is "
-            "started. With a URL, each test process uses its own database.",
+            '`{"CONNECTION": ...}`: the server that [tests](testing.md) use in place of all others. The default is '
+            "the environment variable `MQ_REDIS_URL`, or else a private server. With a URL, each test process uses "
+            "its own database.",
             name="TEST",
             shown="`{}`",
         ),

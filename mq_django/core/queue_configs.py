@@ -72,7 +72,7 @@ class DeliveryOptions:
         default="",
         metadata=option(
             read_own_connection,
-            "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
+            "A server of its own, as the `CONNECTION` of the project.",
             shown="that of the project",
         ),
     )
@@ -80,8 +80,8 @@ class DeliveryOptions:
         default="master",
         metadata=option(
             read_durability,
-            'With `"replica"` a publish [waits until a replica has the message](reliability.md#durability), and raises '
-            "`NotReplicated` if none has it after half a second.",
+            'With `"replica"` a publish [waits for a replica](reliability.md#durability), and raises `NotReplicated` '
+            "if none has the message after half a second.",
         ),
     )
     max_attempts: int = field(
@@ -105,8 +105,7 @@ class DeliveryOptions:
         metadata=option(
             read_visibility_timeout,
             "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
-            "to a day. How long a handler runs does not matter. Each supervisor announces its own value, so values may "
-            "differ, as in a rolling deploy.",
+            "to a day. It does not limit how long a handler runs. Supervisors may have different values.",
         ),
     )
     max_size: int = field(
@@ -117,8 +116,8 @@ class DeliveryOptions:
         default="discard",
         metadata=option(
             read_on_expire,
-            'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
-            'kept, for a week; with `"bury"` it becomes a dead letter.',
+            "A message that was not handled before its `expires` is discarded, and its id is kept for a week; with "
+            '`"bury"` it becomes a dead letter.',
         ),
     )
 
@@ -126,19 +125,17 @@ class DeliveryOptions:
         default=1,
         metadata=option(
             read_partitions,
-            "The number of [partitions](partitions.md): complete queues or topics behind this name, which a Redis "
-            "Cluster spreads over its nodes. It is recorded in Redis, and `manage.py mq repartition` changes that of a "
-            "queue.",
+            "The number of [partitions](partitions.md), which a Redis Cluster spreads over its nodes. It is recorded "
+            "in Redis: change that of a queue with `manage.py mq repartition`.",
         ),
     )
     outbox: bool | Literal["handled"] = field(
         default=False,
         metadata=option(
             read_outbox,
-            "Each publish writes a row of the [outbox](transactions.md#outbox) into the database, in the same "
-            "transaction, and a relay publishes it after the commit. "
-            '`{"KEEP_UNTIL": "handled"}`: of a queue, [rows stay until their messages are '
-            "handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
+            "Each publish writes a row of the [outbox](transactions.md#outbox) in the same transaction, which a relay "
+            'publishes after the commit. With `{"KEEP_UNTIL": "handled"}`, for queues, [rows stay until their messages '
+            "are handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
         ),
     )
     #: Of a partition its number, from 0; else -1.
@@ -265,8 +262,8 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`, and ticks "
-            "of schedules wait.",
+            "At this number of ready, waiting and pending messages a publish raises `QueueFull`, and ticks of "
+            "schedules wait.",
         ),
     )
     result_ttl: timedelta = field(
@@ -277,18 +274,16 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_history,
-            "How long the queue keeps [what became of a message](troubleshooting.md#what-became-of-a-message) that was "
-            "handled, expired or "
-            'buried; `None`: not at all. Or a dict: `"AGE"` is this duration; `"COUNT"` (100,000) is how many '
-            'messages it keeps, the latest ones; `"DATA": True` keeps their data, too, up to 4 KiB of JSON each, with '
-            "secrets replaced.",
+            "How long the queue keeps [what became of a message](troubleshooting.md#what-became-of-a-message). Or a "
+            'dict: `"AGE"` is this duration; `"COUNT"` (100,000) is the maximum number of messages; with `"DATA": '
+            "True` their data is kept, too.",
         ),
     )
     rate_limit: Limit[Rate] = field(
         default=Limit(),
         metadata=option(
             read_rate_limit,
-            '`"10/s"`, `"100/m"`, `"5/10s"`: deliveries in any period of this length, of all consumers together. '
+            '`"10/s"`, `"100/m"`, `"5/10s"`: maximum deliveries in any such period, of all consumers together. '
             '`{"queue": "100/s", "key": "10/s"}` limits each key, too.',
         ),
     )
@@ -296,7 +291,7 @@ class QueueConfig(DeliveryOptions):
         default=Limit(),
         metadata=option(
             read_concurrency,
-            'Deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
+            'Maximum deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
         ),
     )
     ordered: bool = field(
@@ -310,16 +305,16 @@ class QueueConfig(DeliveryOptions):
         default="continue",
         metadata=option(
             read_on_dead_letter,
-            'With `ORDERED`, when a message becomes a dead letter: with `"continue"` the next message of its key is '
-            'handled; with `"hold"` the key waits until the dead letter is redriven, edited or deleted.',
+            'With `ORDERED`, after a dead letter: `"continue"` handles the next message of its key; `"hold"` lets the '
+            "key wait until the dead letter is redriven, edited or deleted.",
         ),
     )
     fair: Weights | None = field(
         default=None,
         metadata=option(
             read_fair,
-            "`True`: while messages wait, [keys take turns](ordering.md#fairness-between-keys), so that none waits for "
-            'the many messages of another. `{"big-customer": 5}` gives a key five turns for each one of others.',
+            "`True`: [keys take turns](ordering.md#fairness-between-keys) while messages wait. "
+            '`{"big-customer": 5}` gives a key five turns for each one of others.',
             shown="`False`",
         ),
     )
