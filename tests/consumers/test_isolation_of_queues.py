@@ -36,7 +36,7 @@ from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.schedules import Scheduled, every
-from mq_django.errors import ConnectionLost
+from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -236,13 +236,14 @@ def test_every_service_is_tried_here():
 def test_what_one_queue_raises_is_logged_with_its_name_and_the_other_is_served(queues, caplog):
     wrong = []
     caplog.set_level(logging.WARNING)
-    for name, kind in product(sorted(CASES), (ValueError, OverflowError, SystemExit)):
+    for name, kind in product(sorted(CASES), (ValueError, OverflowError, SystemExit, WrongKeyType)):
         caplog.clear()
         calls, error = [], kind("broken")
         service = CASES[name](queues, [Broken("default", calls, error), Broken("emails", calls)])
         service.run_once()
         service.run_once()
-        told = [record for record in caplog.records if "default" in record.getMessage() and record.exc_info[1] is error]
+        texts = [f"{each.getMessage()} {each.exc_info and each.exc_info[1]}" for each in caplog.records]
+        told = [text for text in texts if "default" in text and "broken" in text]
         # Once, though it comes back every round.
         if not {"default", "emails"} <= set(calls) or len(told) != 1:
             wrong.append((name, kind.__name__, calls, len(told)))

@@ -14,18 +14,11 @@ def empty(store):
 
 
 @pytest.mark.versions
-def test_the_event_loop_outlives_its_coroutines_and_children_that_come_back_end(trees, publish, history, store):
+def test_forked_children_that_come_back_end(trees, publish, history, store):
     tree = trees("--processes", "1")
-    ids = []
-    for how in ("stop", "callback"):
-        publish(["loop", how], ["sleep", 0.1], name="aact")
-        ids += [publish(name="aact") for _ in range(10)]
-        wait_until(lambda: empty(store))
-    assert "A coroutine" in tree.logged()
-    assert "which was restarted" in tree.logged()
     # The child notes its own effect, if it does not raise; it handles nothing else.
     forks = {publish(["fork_back", code], name=name): 1 if code else 2 for name, code in FORKS}
-    ids += [publish() for _ in range(10)]
+    ids = [publish() for _ in range(10)]
     history.wait_for("child", 3)
     wait_until(lambda: empty(store))
     assert {message_id: history.counts()[message_id] for message_id in forks} == forks
@@ -37,7 +30,7 @@ def test_the_event_loop_outlives_its_coroutines_and_children_that_come_back_end(
 
 def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, history, store):
     tree = trees("--processes", "1", "--grace", "0.2", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
-    blocking = publish(["loop", "block"], name="aact")
+    blocking = publish(["block", 0], name="aact")
     blocked = history.wait_for("start")[0]["pid"]
     ids = [publish(name="aact") for _ in range(5)]
     wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), timeout=30)

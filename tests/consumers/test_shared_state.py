@@ -53,16 +53,6 @@ def test_what_is_half_written_does_not_run(shared_state, other_side, monkeypatch
     assert other_side.late(30.0) == set()
 
 
-def test_the_latest_results_stay(shared_state, other_side):
-    for number in range(RING + 10):
-        shared_state.ended(HANDLED if number % 2 else FAILED, 0, 0, b"1-%d" % number)
-    results = other_side.results()
-    assert len(results) == RING
-    assert results[Receipt(0, 0, b"1-%d" % (RING + 9))] == HANDLED
-    assert results[Receipt(0, 0, b"1-%d" % (RING + 8))] == FAILED
-    assert Receipt(0, 0, b"1-9") not in results
-
-
 def test_what_was_handled_is_told_by_queue(shared_state, other_side):
     for what, queue, stream, entry in ((HANDLED, 3, 1, b"1-1"), (FAILED, 3, 0, b"1-2"), (HANDLED, 4, 0, b"1-3")):
         shared_state.ended(what, queue, stream, entry)

@@ -159,10 +159,6 @@ def test_consumers_of_a_test_use_its_database(project, run, configured_keys):
             assert database.execute("SELECT * FROM sqlite_master").fetchall() == []
 
 
-def test_consumers_refuse_the_database_of_the_settings(run):
-    assert "no database of tests is known" in run("manage.py", "runconsumer", code=1, MQ_DJANGO_TESTING="1").stderr
-
-
 def test_the_plugin_imports_no_django_and_starts_no_server_for_tests_that_do_not_publish(run):
     code = """
 import os, sys

@@ -73,15 +73,9 @@ def _fork_back(code: int, _: Message) -> None:
         raise ValueError("in the child")
 
 
-def _leave_loop(how: str, _: Message) -> None:
-    loop = asyncio.get_running_loop()
-    if how == "stop":
-        loop.stop()
-    elif how == "callback":
-        loop.call_soon(sys.exit, 3)
-    elif how == "block":
-        loops.MAX_BLOCKED = 0.3  # in this process, where nothing else will run
-        time.sleep(3600)
+def _block_loop(_: object, __: Message) -> None:
+    loops.MAX_BLOCKED = 0.3  # in this process, where nothing else will run
+    time.sleep(3600)
 
 
 def _truncate_descriptors(_: object, __: Message) -> None:
@@ -162,7 +156,7 @@ STEPS = {
     "walk": _walk,
     "fork": _fork,
     "fork_back": _fork_back,
-    "loop": _leave_loop,
+    "block": _block_loop,
     "truncate_descriptors": _truncate_descriptors,
     "close_descriptors": _close_descriptors,
     "sleep": lambda seconds, _: time.sleep(seconds),

@@ -1,6 +1,5 @@
 """Who lives, who does not, and who must not believe that it does."""
 
-import logging
 import time
 from dataclasses import replace
 
@@ -281,15 +280,6 @@ def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, memb
     assert ("unknown", 0, "stray") in workers.told
 
 
-def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, redis_client, workers, caplog):
-    mq_settings(QUEUES={"a": {}, "b": {}})
-    configs = list(get_config().queues.values())
-    redis_client.set(configs[0].keys.consumers, "x")
-    Heartbeat(dict(enumerate(configs)), workers.callbacks()).run_once()
-    assert [told[:2] for told in workers.told] == [("held", 1)]
-    assert "heartbeat of a failed, and will retry: WRONGTYPE" in caplog.text
-
-
 def test_nobody_is_judged_after_an_outage(heartbeat, members, workers):
     heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
     members.beat("silent", {}, {})
@@ -302,15 +292,3 @@ def test_nobody_is_judged_after_an_outage(heartbeat, members, workers):
 def test_every_start_has_a_name_of_its_own():
     """Also where process numbers repeat, as in containers that start again."""
     assert len({Supervisor._new_id() for _ in range(1000)}) == 1000
-
-
-def test_many_come_and_go_and_nothing_of_them_is_left(config, members, redis_client, caplog):
-    caplog.set_level(logging.ERROR)
-    redis_client.xgroup_create(config.keys.ready, "mq", id="0", mkstream=True)
-    for number in range(50):
-        name = f"s{number}"
-        members.beat(name, {}, {f"{name}-c": {}})
-        redis_client.xgroup_createconsumer(config.keys.ready, "mq", f"{name}-c")
-        assert members.leave([f"{name}-c"], supervisor=name) == []
-    assert not redis_client.exists(config.keys.consumers)
-    assert redis_client.xinfo_consumers(config.keys.ready, "mq") == []

@@ -25,16 +25,6 @@ def test_a_job_is_worked_off_step_by_step(mq_settings):
     assert inspector.queue("emails").ready == 1100
 
 
-def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, redis_client):
-    bury_many("emails", 1)
-    jobs.begin("emails", "redrive", who="ann")
-    redis_client.set(get_config().queue("default").keys.jobs, "mine")
-
-    job_runner("default", "emails").run_once()
-
-    assert inspector.queue("emails").ready == 1
-
-
 def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_there(mq_settings):
     with PrivateServer() as server:
         mq_settings(QUEUES={"default": {}, "emails": {}, "bulk": {"CONNECTION": server.url}})

@@ -55,13 +55,6 @@ def test_told_of_an_earlier_one_it_looks_at_that_queue(promoter, publish, seen):
     assert [(number, promoted.moved) for number, promoted in seen] == [(1, 1)]
 
 
-def test_what_is_wrong_with_one_queue_does_not_hold_up_the_others(promoter, publish, seen, redis_client):
-    redis_client.set(get_config().queue("a").keys.waiting, "x")
-    publish(queue="b", delay=0)
-    assert promoter.run_once() > 0.5
-    assert [(number, promoted.moved) for number, promoted in seen] == [(1, 1)]
-
-
 def test_after_an_outage_it_looks_at_everything(promoter, seen):
     promoter.run_once()
     seen.clear()

@@ -260,22 +260,6 @@ def test_who_ended_in_order_is_looked_at_once(reclaimer, take):
     assert reclaimer._dead_workers == []
 
 
-def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_settings, redis_client, caplog):
-    mq_settings(QUEUES={"a": {}, "b": {}})
-    configs = list(get_config().queues.values())
-    redis_client.set(configs[0].keys.ready, "x")
-    done = []
-    reclaimer = Reclaimer(dict(enumerate(configs)), settled=lambda number, consumer: done.append(number))
-    reclaimer.consumer_exited("dead", Evidence())
-    reclaimer.run_once()
-    assert done == [1]
-    assert not reclaimer.is_done()
-    redis_client.delete(configs[0].keys.ready)
-    reclaimer.run_once()
-    assert done == [1, 0]
-    assert reclaimer.is_done()
-
-
 def test_thousands_of_forged_members_of_one_queue_do_not_hold_up_the_others(mq_settings, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.service.BUDGET", 0.0)
     mq_settings(QUEUES={"a": {}, "b": {}})
@@ -320,17 +304,6 @@ def test_an_unknown_consumer_may_have_any_name(reclaimer, store, take, members, 
     assert store.depths().ready == 3
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
     assert all("\n" not in record.getMessage() for record in caplog.records)
-
-
-def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members):
-    (begun, _) = receipts(take("stopped", 2))
-    take("silent-1", 1)
-    membership = members.beat("silent", {}, {"silent-1": {}})
-    reclaimer.consumer_unresponsive("stopped", [begun])
-    reclaimer.supervisor_died(0, "silent", membership)
-    reclaimer.run_once()
-    assert store.depths().ready == 2
-    assert store.depths().pending == 1
 
 
 def test_what_a_consumer_read_before_its_messages_were_handed_back_is_not_its_own(reclaimer, take):

@@ -237,17 +237,14 @@ def test_with_autoreload_a_new_module_is_found_and_what_cannot_be_loaded_is_wait
     tree = start("--autoreload", "--health-port", f"127.0.0.1:{port}")
     topics["orders"].publish("paid", 7)
     # Editors save what is half written.
-    waiting, broken = "waiting for the next change", "this is no Python\n"
     (site.folder / "fresh" / "triggers").mkdir()
-    site.write("fresh/triggers/__init__.py", broken)
-    wait_until(lambda: waiting in tree.logged(), timeout=30)
+    site.write("fresh/triggers/__init__.py", "this is no Python\n")
+    wait_until(lambda: "waiting for the next change" in tree.logged(), timeout=30)
     assert "SyntaxError" in tree.logged()
     fresh = '\n    subscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n'
     site.write("fresh/triggers/__init__.py", HANDLERS + fresh)
     assert [line["data"] for line in history.wait_for("fresh", timeout=30)] == [7]
     wait_until(lambda: answers(port))
-    site.write("fresh/triggers/__init__.py", broken)
-    wait_until(lambda: tree.logged().count(waiting) == 2, timeout=30)
     assert tree.stop() == 0
     assert "stops: the code has changed" in tree.logged()
     assert "has died" not in tree.logged()

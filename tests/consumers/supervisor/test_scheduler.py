@@ -58,14 +58,6 @@ def running(*schedulers):
             assert scheduler.join(5)
 
 
-def test_several_processes_fire_each_tick_once_and_on_time(make, keys, redis_client):
-    often = entry(Every(timedelta(milliseconds=300)))
-    with running(*(make(often) for _ in range(4))):
-        wait_until(lambda: redis_client.xlen(keys.ready) >= 4)
-    ticks = Counter(message["scheduledtime"] for message in places.ready(redis_client, keys))
-    assert set(ticks.values()) == {1}
-
-
 def test_it_sleeps_until_the_next_tick_and_no_longer_than_a_minute(make, keys):
     assert make(entry(every(days=1))).run_once() <= 60
     hourly = make(entry(every(seconds=30)))
@@ -143,12 +135,6 @@ def test_of_several_ticks_that_were_missed_the_last_is_fired(make, keys, redis_c
     assert datetime.fromisoformat(message["expires"]).timestamp() * 1000 == tick + 7_200_000
 
 
-def test_a_schedule_that_is_new_waits_for_its_first_tick(make, keys, redis_client):
-    make(entry(every(days=1))).run_once()
-    assert redis_client.hexists(keys.schedules, "last:nightly")
-    assert not redis_client.exists(keys.ready)
-
-
 @pytest.mark.single_server(why="counts the commands of one server")
 def test_without_schedules_nothing_is_asked(make, redis_client):
     before = redis_client.info("stats")["total_commands_processed"]
@@ -187,37 +173,20 @@ def is_fired(redis_client, queue):
     return redis_client.xlen(get_config().queue(queue).keys.ready) > 0
 
 
-def spoil(redis_client, place):
-    keys = get_config().queue("default").keys
-    if place == "last":
-        redis_client.hset(keys.schedules, "last:default", "nonsense")
-    else:
-        for key in [keys.schedules] if place == "schedules" else [keys.waiting, keys.control]:
-            redis_client.delete(key)
-            redis_client.set(key, "wrong")
-
-
-@pytest.mark.parametrize("place", ["schedules", "last", "neighbours"])
-def test_what_is_broken_in_one_queue_stops_no_schedule_of_another(make_two, redis_client, place):
-    scheduler = make_two(Every(timedelta(milliseconds=200)))
-    scheduler.run_once()
-    spoil(redis_client, place)
-    with running(scheduler):
-        wait_until(lambda: is_fired(redis_client, "emails"))
-
-
 def test_a_schedule_whose_last_tick_makes_no_sense_goes_on(make_two, redis_client):
-    spoil(redis_client, "last")
+    redis_client.hset(get_config().queue("default").keys.schedules, "last:default", "nonsense")
     with running(make_two(Every(timedelta(milliseconds=200)))):
         wait_until(lambda: is_fired(redis_client, "default") and is_fired(redis_client, "emails"))
 
 
 def test_a_queue_that_was_broken_for_a_while_fires_again(make_two, redis_client, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.supervisor.scheduler.TRY_AGAIN", 0.05)
-    spoil(redis_client, "schedules")
+    keys = get_config().queue("default").keys
+    broken = [keys.schedules, keys.waiting, keys.control]
+    redis_client.mset(dict.fromkeys(broken, "wrong"))
     with running(make_two(Every(timedelta(milliseconds=200)))):
         wait_until(lambda: is_fired(redis_client, "emails"))
-        redis_client.delete(get_config().queue("default").keys.schedules)
+        redis_client.delete(*broken)
         wait_until(lambda: is_fired(redis_client, "default"))
 
 

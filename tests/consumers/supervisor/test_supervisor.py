@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mq_django.conf import get_config
 from mq_django.consumers.service import interval
 from mq_django.inspector import message_lists
-from mq_django.stores import open_store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
 from tests.chaos.surroundings import FAKETIME
 from tests.consumers.trees import kill, stop
 from tests.processes import processes
@@ -143,21 +139,16 @@ def test_a_late_handler_is_interrupted(shared_tree, publish, shared_history):
     assert {line["pid"] for line in shared_history.lines("start")} <= set(shared_tree.children())
 
 
-@pytest.mark.parametrize("kind", ["stream", "rsmq"])
 @pytest.mark.versions
 def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handled_uncharged(
-    trees, publish, history, mq_settings, redis_client, namespace, tmp_path, kind
+    trees, publish, history, store, redis_client, tmp_path
 ):
-    options = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"} if kind == "rsmq" else {}
-    mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 3, **options}})
-    config = get_config().queue("default")
-    store = open_store(config, Pooled(get_client("produce")))
     gate, door = tmp_path / "gate", tmp_path / "door"
     # Whatever ends the process is a crash.
-    killer = publish(["wait", str(gate)], ["exit", 1] if kind == "rsmq" else ["kill", signal.SIGKILL])
+    killer = publish(["wait", str(gate)], ["exit", 1])
     beside = [publish(["wait", str(door)]) for _ in range(7)]
     behind = [publish(["sleep", 0.01]) for _ in range(20)]
-    trees()
+    trees(QUEUES={"default": {"MAX_ATTEMPTS": 3}})
     history.wait_for("start", 8)
     gate.touch()
     wait_until(lambda: history.counts("start")[killer] == 2, timeout=30)

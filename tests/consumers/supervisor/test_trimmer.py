@@ -139,16 +139,6 @@ def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
     assert not redis_client.exists(log.keys.log)
 
 
-def test_a_topic_that_cannot_be_read_keeps_no_other_waiting(mq_settings, redis_client, caplog):
-    mq_settings(QUEUES={}, TOPICS={"broken": {}, "orders": {"RETENTION_COUNT": 100}})
-    broken, orders = (Log(get_config().topic(name), Session(get_client("produce"))) for name in ("broken", "orders"))
-    redis_client.set(broken.keys.log, "no log")
-    publish(orders, 500)
-    Trimmer([broken, orders], [broken, orders]).run_once()
-    assert redis_client.xlen(orders.keys.log) < 300
-    assert "trimmer of topic broken failed, and will retry: " in caplog.text
-
-
 def test_the_groups_of_a_topic_with_partitions_have_one_alarm_each(mq_settings, alarms, caplog):
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION": None, "RETENTION_COUNT": 40, "PARTITIONS": 4}})
     whole = get_config().topic("orders")

@@ -155,18 +155,6 @@ def test_what_a_handler_raises_itself_is_no_cancelling(rig):
     assert not isinstance(Work(rig, raises).outcome(), Cancel)
 
 
-def test_a_marked_delivery_does_not_start(rig):
-    rig.executor.cancels = Cancels(rig.store)
-    rig.store.cancel_running("m")
-    rig.executor.cancels.read()
-    calls = []
-    delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
-    rig.threads.put(WorkItem(delivery, rig.dispatcher.path(Handler(name="n", queue="default", call=calls.append))))
-    wait_until(lambda: len(rig.settler))
-    (settlement,) = rig.settler._take()
-    assert (settlement.outcome, settlement.micros, calls) == (Cancel("Cancelled before it started"), None, [])
-
-
 @pytest.mark.parametrize(("found", "outcome"), [(False, Ack), (ConnectionLost("away"), HandBack)])
 def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, found, outcome):
     def is_cancelled(message_id):

@@ -408,18 +408,6 @@ def test_what_was_acked_and_comes_again_from_a_new_master_is_acked_again(rig, pu
     assert "no longer holds it" not in caplog.text
 
 
-def test_it_looks_also_when_its_session_has_left_a_master_by_itself(rig, publish, fail_over):
-    publish()
-    fail_over.copy()
-    turn(rig)
-    fail_over()
-    rig.reader._checks = []
-    rig.session.moves += 1
-    turn(rig, 3)
-    assert waiting(rig) == 1
-    assert rig.reader._checks
-
-
 def test_another_message_of_a_new_master_with_a_known_receipt_is_handed_back(rig, publish, redis_client):
     """The clock of a new master may be behind: its entries then get ids that were used before."""
     publish()

@@ -52,12 +52,3 @@ def test_later_it_does_so_when_something_was_seen(releaser, store, publish):
     releaser.shared_state.set_unhandled(0, True)
     releaser.run_once()
     assert store.depths().unhandled == 0
-
-
-def test_what_is_wrong_with_one_queue_does_not_hold_up_the_others(releaser, store, publish, redis_client, caplog):
-    redis_client.set(get_config().queue("default").keys.unhandled, "x")
-    other = open_store(get_config().queue("emails"), releaser._stores[0]._transport)
-    set_aside(other, publish, queue="emails")
-    releaser.run_once()
-    assert other.depths().ready == 1
-    assert "releaser of default failed, and will retry: WRONGTYPE" in caplog.text
