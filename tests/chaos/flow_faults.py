@@ -2,9 +2,8 @@
 
 import os
 import random
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -18,11 +17,11 @@ from tests.chaos.checker import Verdict
 from tests.chaos.flow_checker import FlowEnding, check_flows
 from tests.chaos.flow_operator import Operator
 from tests.chaos.flows import plans
-from tests.chaos.points import OF_FLOWS, arm
+from tests.chaos.points import OF_FLOWS
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE, FLOWS, VISIBILITY_SECONDS
 from tests.chaos.stage import DRAIN, Stage
 from tests.chaos.surroundings import Surroundings
-from tests.chaos.trees import Tree, kill, send
+from tests.chaos.trees import Tree
 from tests.purging import purge
 from tests.waiting import becomes_true, wait_until
 
@@ -57,7 +56,7 @@ def play(stage: Stage, rounds: int) -> Verdict:
     while operator.is_starting:
         stage.pause(0.05, 0.25)
         next(faults)()
-        _renew_ended(stage)
+        stage.renew_killed()
     return _finish(stage, operator)
 
 
@@ -77,21 +76,11 @@ def _with(stage: Stage, fault: Callable[[Stage], None]) -> Callable[[], None]:
 
 def _at(stage: Stage, point: str) -> Callable[[], None]:
     def strike() -> None:
-        armed = arm(stage.folder, point)
-        if not becomes_true(lambda: not armed.exists(), within=REACHED):
-            armed.unlink(missing_ok=True)
+        stage.end_at(point, within=REACHED)
         # Its supervisor may be who ended.
         becomes_true(lambda: any(tree.gave_up is not None for tree in stage.trees), within=0.2)
 
     return strike
-
-
-def _renew_ended(stage: Stage) -> None:
-    """Start a tree in the place of each whose supervisor has ended itself at a point."""
-    for tree in list(stage.trees):
-        if tree.gave_up == -signal.SIGKILL:
-            tree.ended = True
-            stage.renew(tree)
 
 
 def _trees(stage: Stage) -> list[Tree]:
@@ -106,29 +95,19 @@ def _child(stage: Stage) -> int:
 
 
 def _kill(stage: Stage) -> None:
-    pid = _child(stage)
-    stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))
+    stage.kill(_child(stage))
 
 
 def _kill_tree(stage: Stage) -> None:
-    tree = stage.rng.choice(_trees(stage))
-    stage.heal(stage.strike("kill-tree", tree.kill))
-    stage.renew(tree)
+    stage.kill_tree(stage.rng.choice(_trees(stage)))
 
 
 def _stop(stage: Stage) -> None:
-    _stop_all(stage, "stop", [_child(stage)], stage.rng.uniform(0.2, 1.2))
+    stage.suspend("stop", [_child(stage)], stage.rng.uniform(0.2, 1.2), spares=True)
 
 
 def _stop_tree(stage: Stage) -> None:
-    _stop_all(stage, "stop-tree", stage.rng.choice(_trees(stage)).pids(), VISIBILITY_SECONDS * 1.4)
-
-
-def _stop_all(stage: Stage, kind: str, pids: Sequence[int], seconds: float) -> None:
-    name = stage.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=pids, spares=kind == "stop")
-    time.sleep(seconds)
-    send(pids, signal.SIGCONT)
-    stage.heal(name)
+    stage.suspend("stop-tree", stage.rng.choice(_trees(stage)).pids(), VISIBILITY_SECONDS * 1.4)
 
 
 def _lose_replies(stage: Stage) -> None:
@@ -149,10 +128,7 @@ def _go_dead(stage: Stage) -> None:
 
 
 def _kill_redis(stage: Stage) -> None:
-    name = stage.strike("kill-redis", stage.server.kill, pids=stage.pids())
-    stage.pause(0.1, 0.5)
-    stage.start_server()
-    stage.heal(name)
+    stage.kill_redis(0.1, 0.5)
 
 
 def _purge(stage: Stage) -> None:
@@ -190,7 +166,7 @@ def _finish(stage: Stage, operator: Operator) -> Verdict:
 
 
 def _is_done(stage: Stage, operator: Operator) -> bool:
-    _renew_ended(stage)
+    stage.renew_killed()
     return operator.is_done()
 
 

@@ -28,9 +28,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from mq_django.errors import ConnectionLost, MQError
 
 
 class Event(NamedTuple):
@@ -65,6 +68,19 @@ class History:
         """Add a line."""
         line = {"at": time.monotonic(), "what": what, "pid": os.getpid(), **told}
         os.write(self._fd(), json.dumps(line).encode() + b"\n")
+
+    @contextmanager
+    def publishing(self, ids: Sequence[str], **told: Any) -> Iterator[None]:
+        """Note that these messages are about to be published, and what came of it, which is no error here."""
+        self.note("invoke", ids=ids, **told)
+        try:
+            yield
+        except ConnectionLost:
+            self.note("unknown", ids=ids)
+        except MQError as error:
+            self.note("failed", ids=ids, error=str(error))
+        else:
+            self.note("ok", ids=ids)
 
     def _fd(self) -> int:
         pid = os.getpid()

@@ -2,9 +2,8 @@
 
 import os
 import random
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
@@ -21,14 +20,13 @@ from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
-from tests.chaos.points import arm
 from tests.chaos.sequences import Sequences
 from tests.chaos.settings import IN_ORDER, QUEUE, VISIBILITY_SECONDS
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings
-from tests.chaos.trees import Tree, kill, send
+from tests.chaos.trees import Tree
 from tests.purging import purge
-from tests.waiting import becomes_true, wait_until
+from tests.waiting import wait_until
 
 #: Messages, keys, and messages a second at most, in the CI tier and in each round of the nightly one.
 SHORT, LONG = (4_000, 200, 120.0), (34_000, 5_100, 1000.0)
@@ -74,9 +72,9 @@ def play(stage: Stage, rounds: int) -> Verdict:
     sequences.start()
     deck = troubles.deck()
     while sequences.is_publishing():
-        troubles.pause(0.05, 0.3)
+        stage.pause(0.05, 0.3)
         next(deck)()
-    late = troubles.end()
+    late = stage.joined()
     verdict = stage.finish()[0]
     if late:
         verdict.violations.append(Violation("I11", f"{late} trees that were to leave did not stop within 20 s"))
@@ -105,6 +103,7 @@ class Troubles:
         self._sequences = sequences
         self._control = Control(get_config().queue(QUEUE), open_transport("produce"))
         self._changed = time.monotonic()
+        stage.rest = self._wait
 
     def deck(self) -> Iterator[Callable[[], None]]:
         """Yield faults: each kind, and some points, in an order of its own each time."""
@@ -117,14 +116,6 @@ class Troubles:
             yield self._stop_tree
             yield from self._stage.rng.sample([*points, *others], len(points) + len(others))
 
-    def pause(self, low: float, high: float) -> None:
-        """Let the run go on for a random time, in seconds."""
-        self._wait(self._stage.rng.uniform(low, high))
-
-    def end(self) -> int:
-        """Let no tree join or leave any more, and return how many did not leave."""
-        return self._stage.joined()
-
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
@@ -133,10 +124,7 @@ class Troubles:
 
     def _change(self) -> None:
         """Let a tree join or leave, when it is time for that, and replace those that have ended at points."""
-        for tree in list(self._stage.trees):
-            if tree.gave_up == -signal.SIGKILL:
-                tree.ended = True
-                self._stage.renew(tree)
+        self._stage.renew_killed()
         if time.monotonic() - self._changed < CHANGE:
             return
         self._changed = time.monotonic()
@@ -172,37 +160,26 @@ class Troubles:
         return self._stage.rng.choice(wait_until(found, timeout=60, message="all trees work"))
 
     def _kill(self) -> None:
-        pid = self._child()
-        self._stage.heal(self._stage.strike("kill", lambda: kill(pid), pids=[pid]))
+        self._stage.kill(self._child())
 
     def _kill_tree(self) -> None:
-        tree = self._working_tree()
-        self._stage.heal(self._stage.strike("kill-tree", tree.kill))
-        self._stage.renew(tree)
+        self._stage.kill_tree(self._working_tree())
 
     def _stop(self) -> None:
-        self._stop_all("stop", [self._child()], self._stage.rng.uniform(0.2, 1.2))
+        self._stage.suspend("stop", [self._child()], self._stage.rng.uniform(0.2, 1.2))
 
     def _stop_long(self) -> None:
         """Stop a consumer for longer than the visibility timeout: its supervisor knows that it lives."""
-        self._stop_all("stop-long", [self._child()], VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
+        self._stage.suspend("stop-long", [self._child()], VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
 
     def _stop_tree(self) -> None:
         tree = self._working_tree()
-        self._stop_all("stop-tree", tree.pids(), VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
-
-    def _stop_all(self, kind: str, pids: Sequence[int], seconds: float) -> None:
-        name = self._stage.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=pids)
-        self._wait(seconds)
-        send(pids, signal.SIGCONT)
-        self._stage.heal(name)
+        self._stage.suspend("stop-tree", tree.pids(), VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
 
     def _at(self, point: str) -> Callable[[], None]:
         def strike() -> None:
             self._working_tree()
-            armed = arm(self._stage.folder, point)
-            if not becomes_true(lambda: not armed.exists(), within=REACHED):
-                armed.unlink(missing_ok=True)
+            self._stage.end_at(point, within=REACHED)
             self._wait(0.2)
 
         return strike
@@ -221,11 +198,7 @@ class Troubles:
         self._control.pause()
 
     def _kill_redis(self) -> None:
-        """Kill Redis and start it on its data: replies are lost, and what was handed out with them is found again."""
-        name = self._stage.strike("kill-redis", self._stage.server.kill, pids=self._stage.pids())
-        self._wait(self._stage.rng.uniform(0.1, 0.5))
-        self._stage.start_server()
-        self._stage.heal(name)
+        self._stage.kill_redis(0.1, 0.5)
 
     def _purge(self) -> None:
         ids = purge(get_config().queue(QUEUE), *self._stage.rng.choice(STATES), limit=PURGED)

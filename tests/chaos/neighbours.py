@@ -12,7 +12,6 @@ from mq_django.transport.private_server import ServerBinary
 from tests.chaos.settings import NEIGHBOURS, RSMQ_NEIGHBOUR, STREAM_NEIGHBOUR
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings
-from tests.chaos.trees import kill
 from tests.hostile_keys import OF_RSMQ, OF_STREAMS
 from tests.waiting import wait_until
 
@@ -31,8 +30,7 @@ def play(stage: Stage, rounds: int) -> None:
             # No processes are hit: it must cost nothing.
             name = stage.strike("nonsense", lambda: _spoil(stage, client))
             stage.pause(0.5, 1.0)
-            pid = _hand_out(stage, client)
-            stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))  # noqa: B023 - called at once
+            stage.kill(_hand_out(stage, client))
             stage.pause(1.0, 2.0)
             stage.heal(name)
 

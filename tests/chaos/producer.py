@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 
 from mq_django import queues, topics
-from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
 from tests.chaos.settings import QUEUE, STORE, TOPIC
 
@@ -46,19 +45,12 @@ class Producer:
         """Publish messages of one kind, in one call, and return their ids."""
         ids = [f"{name}-{next(self._numbers)}" for _ in range(count)]
         told = {"delay": delay} if delay else {}
-        self._history.note("invoke", ids=ids, **told)
-        try:
+        with self._history.publishing(ids, **told):
             messages = [(name, {"id": found, **data}) for found in ids]
             if STORE == "topic" and not delay:
                 topics[TOPIC].publish_many(messages)
             else:
                 queues[QUEUE].publish_many(messages, delay=delay or None, priority=priority)
-        except ConnectionLost:
-            self._history.note("unknown", ids=ids)
-        except MQError:
-            self._history.note("failed", ids=ids)
-        else:
-            self._history.note("ok", ids=ids)
             self.published += count
         return ids
 

@@ -1,7 +1,6 @@
 """The faults that people meet, one scenario a kind."""
 
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from tests.chaos.surroundings import (
     stepping_clock,
 )
 from tests.chaos.transaction_stage import TransactionStage
-from tests.chaos.trees import Tree, kill, send
+from tests.chaos.trees import Tree, send
 from tests.databases.database_servers import KINDS
 from tests.waiting import becomes_true, wait_until
 
@@ -89,13 +88,9 @@ def kills(stage: Stage, rounds: int) -> None:
     for number in range(rounds):
         stage.pause(0.1, 0.5)
         if number % 6 == 5:
-            tree = _tree(stage)
-            name = stage.strike("kill-tree", tree.kill)
-            stage.renew(tree)
+            stage.kill_tree(_tree(stage))
         else:
-            pid = _child(stage)
-            name = stage.strike("kill", lambda: kill(pid), pids=[pid])  # noqa: B023 - called at once
-        stage.heal(name)
+            stage.kill(_child(stage))
 
 
 def named_points(stage: Stage, rounds: int) -> None:
@@ -120,8 +115,7 @@ def _provoked(stage: Stage, point: str, armed: Path) -> bool:
     if point == "handing-back":
         send([_child(stage)], signal.SIGTERM)
     if point == "reclaiming":
-        pid = _child(stage)
-        stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))
+        stage.kill(_child(stage))
     return becomes_true(lambda: not armed.exists(), within=3)
 
 
@@ -138,35 +132,23 @@ def stops(stage: Stage, rounds: int) -> None:
     for number in range(rounds):
         stage.pause(0.1, 0.4)
         if number % 4 == 3:
-            pids, seconds, kind = _tree(stage).pids(), VISIBILITY_SECONDS * stage.rng.uniform(1.3, 2), "stop-tree"
+            stage.suspend("stop-tree", _tree(stage).pids(), VISIBILITY_SECONDS * stage.rng.uniform(1.3, 2))
         else:
-            pids, seconds, kind = [_child(stage)], stage.rng.uniform(0.2, 1.2), "stop"
-        name = stage.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=pids, spares=kind == "stop")  # noqa: B023
-        time.sleep(seconds)
-        send(pids, signal.SIGCONT)
-        stage.heal(name)
+            stage.suspend("stop", [_child(stage)], stage.rng.uniform(0.2, 1.2), spares=True)
 
 
 def server_kills(stage: Stage, rounds: int) -> None:
     """3: kill -9 of Redis, and a new start on the same data."""
     for _ in range(rounds):
         stage.pause(0.8, 1.5)
-        name = stage.strike("kill-redis", stage.server.kill, pids=stage.pids())
-        stage.pause(0.1, 0.8)
-        stage.start_server()
-        stage.heal(name)
+        stage.kill_redis(0.1, 0.8)
 
 
 def server_stops(stage: Stage, rounds: int) -> None:
     """4: SIGSTOP of Redis."""
     for _ in range(rounds):
         stage.pause(0.5, 1.0)
-        redis_pid = stage.server.pid
-        assert redis_pid is not None
-        name = stage.strike("stop-redis", lambda: send([redis_pid], signal.SIGSTOP), pids=stage.pids())  # noqa: B023
-        stage.pause(0.5, VISIBILITY_SECONDS * 1.4)
-        send([redis_pid], signal.SIGCONT)
-        stage.heal(name)
+        stage.stop_redis(stage.rng.uniform(0.5, VISIBILITY_SECONDS * 1.4))
 
 
 def bad_roads(stage: Stage, rounds: int) -> None:
@@ -196,8 +178,7 @@ def hidden(stage: Stage, rounds: int) -> None:
     """Supervisors that cannot see each other's processes work side by side for many heartbeats, while consumers die."""
     for _ in range(rounds):
         stage.pause(VISIBILITY_SECONDS * 0.5, VISIBILITY_SECONDS * 0.7)
-        pid = _child(stage)
-        stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))  # noqa: B023 - called at once
+        stage.kill(_child(stage))
 
 
 def slow_scripts(stage: Stage, rounds: int) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mq_django import queues
-from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
 from tests.chaos.settings import MAX_ATTEMPTS, QUEUE
 
@@ -99,14 +98,7 @@ class Sequences:
         first = self._counts[key]
         self._counts[key] += len(made)
         ids = [f"{key}.{number}" for number in range(first, first + len(made))]
-        self._history.note("invoke", ids=ids, key=key, first=first)
         messages = [(name, {"id": found, **data}) for found, (name, data) in zip(ids, made, strict=True)]
-        try:
+        with self._history.publishing(ids, key=key, first=first):
             queues[QUEUE].publish_many(messages, key=key, message_ids=ids)
-        except ConnectionLost:
-            self._history.note("unknown", ids=ids)
-        except MQError:
-            self._history.note("failed", ids=ids)
-        else:
-            self._history.note("ok", ids=ids)
             self._recent += ids

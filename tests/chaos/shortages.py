@@ -7,7 +7,6 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from tests.chaos.stage import Stage
-from tests.chaos.trees import kill
 from tests.waiting import wait_until
 
 #: Seconds, one after another; each is the distance from the machine's clock.
@@ -89,8 +88,7 @@ def temporary_folder_fills_up(stage: Stage, rounds: int) -> None:
         name = stage.strike("temporary", lambda: _fill(folder), pids=stage.pids(), spares=True)
         for tree in stage.trees:
             (pid, *_) = wait_until(tree.children, timeout=30)
-            death = stage.strike("kill", lambda: kill(pid), pids=[pid])  # noqa: B023 - called at once
-            stage.heal(death)
+            stage.kill(pid)
             wait_until(lambda: len(set(tree.children()) - {pid}) > 1, timeout=30)  # noqa: B023 - called at once
             stage.pause(0.5, 1.0)
         (folder / "filler").unlink()

@@ -9,7 +9,6 @@ from typing import Any
 
 from mq_django import queues, topics
 from mq_django.core.partitions import partition_of, public_name
-from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
 from tests.chaos.settings import (
     PARTITIONS,
@@ -94,9 +93,8 @@ class Spread:
         told: dict[str, Any] = {"delay": delay} if delay else {}
         if is_ordered:
             told = {"key": key, "first": int(ids[0].rpartition(".")[2])}
-        self._history.note("invoke", ids=ids, **told)
         messages = [("next" if is_ordered else "job", {"id": found, **data}) for found in ids]
-        try:
+        with self._history.publishing(ids, **told):
             if queue.startswith(f"{SPREAD_TOPIC}:"):
                 topics[SPREAD_TOPIC].publish_many(messages)
             elif queue in SPREAD_LOGS:
@@ -105,9 +103,3 @@ class Spread:
                 queues[public_name(queue)].publish_many(messages, key=key, message_ids=ids)
             else:
                 queues[queue].publish_many(messages, delay=delay or None)
-        except ConnectionLost:
-            self._history.note("unknown", ids=ids)
-        except MQError as error:
-            self._history.note("failed", ids=ids, error=str(error))
-        else:
-            self._history.note("ok", ids=ids)

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +26,12 @@ from mq_django.transport.private_server import PrivateServer, ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
 from tests.chaos.places import Rest
+from tests.chaos.points import arm
 from tests.chaos.producer import Producer
 from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
 from tests.chaos.spread import Spread
 from tests.chaos.surroundings import Surroundings
-from tests.chaos.trees import Tree
+from tests.chaos.trees import Tree, kill, send
 from tests.proxy import Proxy
 from tests.sentinel_rig import Pair, RunningSentinel
 from tests.waiting import becomes_true, wait_until
@@ -74,6 +76,8 @@ class Stage:
         self.sentinel: RunningSentinel | None = None
         self.trees: list[Tree] = []
         self.producer: Producer | Spread
+        #: How a fault waits: a scenario may do something meanwhile.
+        self.rest: Callable[[float], object] = time.sleep
         self._leaving: list[Thread] = []
         self._stayed: list[Tree] = []
         self._faults = count(1)
@@ -187,7 +191,51 @@ class Stage:
 
     def pause(self, low: float, high: float) -> None:
         """Let the run go on for a random time, in seconds: this is what a fault interrupts."""
-        time.sleep(self.rng.uniform(low, high))
+        self.rest(self.rng.uniform(low, high))
+
+    def kill(self, pid: int) -> None:
+        """Kill a process."""
+        self.heal(self.strike("kill", lambda: kill(pid), pids=[pid]))
+
+    def kill_tree(self, tree: Tree) -> None:
+        """Kill a tree, and start another one in its place."""
+        self.heal(self.strike("kill-tree", tree.kill))
+        self.renew(tree)
+
+    def suspend(
+        self, kind: str, pids: Sequence[int], seconds: float, *, hit: Sequence[int] = (), spares: bool = False
+    ) -> None:
+        """Stop processes for some seconds; `hit` are those that notice it, if it is not themselves."""
+        name = self.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=hit or pids, spares=spares)
+        self.rest(seconds)
+        send(pids, signal.SIGCONT)
+        self.heal(name)
+
+    def stop_redis(self, seconds: float) -> None:
+        """Let Redis accept connections, and answer nothing."""
+        pid = self.server.pid
+        assert pid is not None
+        self.suspend("stop-redis", [pid], seconds, hit=self.pids())
+
+    def kill_redis(self, low: float, high: float) -> None:
+        """Kill Redis, and start it on its data after a random time: replies are lost, and found again."""
+        name = self.strike("kill-redis", self.server.kill, pids=self.pids())
+        self.pause(low, high)
+        self.start_server()
+        self.heal(name)
+
+    def end_at(self, point: str, *, within: float) -> None:
+        """Let the first process end that gets to a point, if one does in time."""
+        armed = arm(self.folder, point)
+        if not becomes_true(lambda: not armed.exists(), within=within):
+            armed.unlink(missing_ok=True)
+
+    def renew_killed(self) -> None:
+        """Start a tree in the place of each whose supervisor has ended itself at a point."""
+        for tree in list(self.trees):
+            if tree.gave_up == -signal.SIGKILL:
+                tree.ended = True
+                self.renew(tree)
 
     def finish(self) -> tuple[Verdict, Rest]:
         """Work everything off, come to rest, restart Redis, and judge."""
@@ -288,10 +336,6 @@ def staged(
         stage.close()
         if not os.environ.get("CHAOS_KEEP"):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _stopped(rest: Rest) -> Rest:
-    return Rest(**{**rest.as_dict(), "consumers": []})
 
 
 def is_rewriting(client: redis.Redis) -> bool:

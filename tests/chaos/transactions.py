@@ -20,7 +20,7 @@ from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings, Unavailable
 from tests.chaos.transaction_points import OF_HANDLERS, OF_RELAYS, OF_WRITERS
 from tests.chaos.transaction_stage import ALIAS, TransactionStage
-from tests.chaos.trees import Tree, kill, send
+from tests.chaos.trees import Tree, send
 from tests.databases.database_servers import program
 from tests.databases.fixtures import Databases
 from tests.waiting import wait_until
@@ -78,7 +78,7 @@ def play(stage: Stage, rounds: int) -> Verdict:
     deck = troubles.deck()
     with own.orders.idle_session():
         while troubles.done < faults or own.orders.count("proof_order") < orders:
-            troubles.pause(0.05, 0.2)
+            stage.pause(0.05, 0.2)
             # So many orders lie between two faults: else a slow machine would only start processes.
             if own.orders.count("proof_order") * faults >= troubles.done * orders and next(deck)():
                 troubles.done += 1
@@ -95,6 +95,7 @@ class Troubles:
         self.done = 0
         #: Stopped processes: the name of the fault, their ids, and when they go on.
         self._stopped: list[tuple[str, Sequence[int], float]] = []
+        stage.rest = self._wait
 
     def deck(self) -> Iterator[Callable[[], bool]]:
         """Yield faults: each kind and each point, in an order of its own each time; some points also to stop at."""
@@ -103,10 +104,6 @@ class Troubles:
             others = [self._kill_actor, self._kill_child, self._kill_tree, self._stop_tree, self._kill_redis]
             every = [*(self._at(point) for point in POINTS), *stops, *others, self._stop_redis]
             yield from self._stage.rng.sample(every, len(every))
-
-    def pause(self, low: float, high: float) -> None:
-        """Let the run go on for a random time, in seconds."""
-        self._wait(self._stage.rng.uniform(low, high))
 
     def end(self) -> None:
         """Let all go on that are stopped."""
@@ -172,38 +169,24 @@ class Troubles:
     def _kill_actor(self) -> bool:
         """Kill a writer or a relay, wherever it is."""
         actors = [actor for kind in ("writer", "relay") for actor in self._stage.of_kind(kind)]
-        pid = self._stage.rng.choice(actors).pid
-        self._stage.heal(self._stage.strike("kill", lambda: kill(pid), pids=[pid]))
+        self._stage.kill(self._stage.rng.choice(actors).pid)
         return True
 
     def _kill_child(self) -> bool:
-        pid = self._stage.rng.choice(self._tree().children())
-        self._stage.heal(self._stage.strike("kill", lambda: kill(pid), pids=[pid]))
+        self._stage.kill(self._stage.rng.choice(self._tree().children()))
         return True
 
     def _kill_tree(self) -> bool:
-        tree = self._tree()
-        self._stage.heal(self._stage.strike("kill-tree", tree.kill))
-        self._stage.renew(tree)
+        self._stage.kill_tree(self._tree())
         return True
 
     def _stop_tree(self) -> bool:
         return self._stop("stop-tree", self._tree().pids())
 
     def _kill_redis(self) -> bool:
-        """Kill Redis, and start it on its data a moment later."""
-        name = self._stage.strike("kill-redis", self._stage.server.kill, pids=self._stage.pids())
-        self._wait(self._stage.rng.uniform(0.5, 2.0))
-        self._stage.start_server()
-        self._stage.heal(name)
+        self._stage.kill_redis(0.5, 2.0)
         return True
 
     def _stop_redis(self) -> bool:
-        """Let Redis accept connections, and answer nothing."""
-        pid = self._stage.server.pid
-        assert pid is not None
-        name = self._stage.strike("stop-redis", lambda: send([pid], signal.SIGSTOP), pids=self._stage.pids())
-        self._wait(self._stage.rng.uniform(1.0, STOPPED))
-        send([pid], signal.SIGCONT)
-        self._stage.heal(name)
+        self._stage.stop_redis(self._stage.rng.uniform(1.0, STOPPED))
         return True

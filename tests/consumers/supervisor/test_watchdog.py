@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.workers import STILL, SUSPEND_AFTER, Decision, Watchdog
+from mq_django.consumers.supervisor.workers import STILL, Decision, Watchdog
 
 
 class Watched:
@@ -31,20 +31,10 @@ def watched():
     found.shared_state.close()
 
 
-def test_who_shows_signs_of_life_is_well(watched):
-    assert watched.check(STILL * 2, ticks=True) is Decision.KEEP
-
-
 def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now)
     assert watched.check(STILL * 10) is Decision.KEEP
     assert not watched.dog.responds
-
-
-def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
-    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.check(4.8) is Decision.KEEP
-    assert watched.check(0.4) is Decision.ASK_TO_LEAVE
 
 
 def test_handlers_that_are_late_one_after_another_are_well(watched):
@@ -68,12 +58,3 @@ def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):
     assert watched.dog.check(watched.now) is Decision.KEEP
     assert watched.check(0.4) is Decision.KEEP
     assert watched.check(0.8) is Decision.KILL_LATE
-
-
-def test_without_signs_of_life_for_a_while_it_does_not_respond(watched):
-    watched.check(SUSPEND_AFTER - 0.4)
-    assert watched.dog.responds
-    watched.check(0.6)
-    assert not watched.dog.responds
-    watched.check(0.2, ticks=True)
-    assert watched.dog.responds

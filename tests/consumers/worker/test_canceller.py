@@ -8,13 +8,11 @@ import pytest
 
 from mq_django import is_cancelled, uninterrupted
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers
 from mq_django.consumers.worker.timekeeper import Canceller
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
 from mq_django.errors import ConnectionLost, HandlerCancelled
-from mq_django.registry import Handler
 from mq_django.stores.control import StackRequests
 from tests.consumers.rig import running
 from tests.waiting import wait_until
@@ -41,15 +39,12 @@ class Work:
 
     def __init__(self, rig, call, *, message_id="m", is_async=False):
         self.rig, self.begun, self.go = rig, threading.Event(), threading.Event()
-        delivery = Delivery(Message(message_id, "n", None, "default"), 0, b"1-1", b"null")
-        handler = Handler(name="n", queue="default", call=lambda _: call(self), is_async=is_async)
-        self.item = WorkItem(delivery, rig.dispatcher.path(handler))
         self.cancels = Cancels(rig.store)
         self.places = [*rig.threads.slots, *rig.loop.slots]
         stacks = SlotStacks(rig.threads, rig.loop, rig.shared_state)
         answers = StackAnswers(StackRequests(rig.config, rig.session), "me", stacks.take)
         self.canceller = Canceller({0: self.cancels}, {0: answers}, rig.shared_state, self.places)
-        (rig.loop if is_async else rig.threads).put(self.item)
+        self.delivery = rig.put(lambda _: call(self), message_id=message_id, is_async=is_async)
         wait_until(self.begun.is_set)
 
     def cancel(self, message_id="m", *, force=False):
@@ -58,9 +53,8 @@ class Work:
         self.canceller.run_once()
 
     def outcome(self):
-        wait_until(lambda: len(self.rig.settler))
-        (settlement,) = self.rig.settler._take()
-        return settlement.outcome
+        (found,) = self.rig.outcomes()
+        return found
 
 
 def nap(work):
@@ -165,11 +159,8 @@ def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, fou
     rig.executor.cancels = Cancels(rig.store)
     rig.executor.cancels.ids = {"m": False}
     monkeypatch.setattr(rig.store, "is_cancelled", is_cancelled)
-    delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
-    rig.threads.put(WorkItem(delivery, rig.dispatcher.path(Handler(name="n", queue="default", call=lambda _: None))))
-    wait_until(lambda: len(rig.settler))
-    (settlement,) = rig.settler._take()
-    assert isinstance(settlement.outcome, outcome)
+    rig.put(lambda _: None, message_id="m")
+    assert [type(each) for each in rig.outcomes()] == [outcome]
 
 
 def test_a_redriven_message_is_not_interrupted(rig):
@@ -186,7 +177,7 @@ def test_by_force_the_delivery_is_late(rig):
     (with_block,) = (slot for slot in rig.threads.slots if slot.running())
     with_block.guard()
     work.cancel(force=True)
-    assert rig.shared_state.late(time.monotonic()) == {rig.executor.receipt(work.item.delivery)}
+    assert rig.shared_state.late(time.monotonic()) == {rig.executor.receipt(work.delivery)}
     work.go.set()
     assert isinstance(work.outcome(), Ack)
 

@@ -16,7 +16,6 @@ from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests import working
 from tests.consumers.rig import running
-from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.versions]
@@ -32,15 +31,15 @@ def rig(mq_settings):
 def run(rig, *calls):
     """Run functions one after another in one slot, and return their outcomes."""
     for call in calls:
-        rig.threads.put(job(rig, call))
-    return settled(rig, len(calls))
+        rig.put(call)
+    return rig.outcomes(len(calls))
 
 
 def run_coroutines(rig, *calls):
     outcomes = []
     for call in calls:
-        rig.loop.put(job(rig, call, is_async=True))
-        outcomes += settled(rig, 1)
+        rig.put(call, is_async=True)
+        outcomes += rig.outcomes()
     return outcomes
 
 
@@ -142,8 +141,8 @@ def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(
         wrote.set()
 
     for call in (leaves, creates):
-        rig.loop.put(job(rig, call, is_async=True))
-    assert settled(rig, 2) == [HandBack(suspect=True)] * 2
+        rig.put(call, is_async=True)
+    assert rig.outcomes(2) == [HandBack(suspect=True)] * 2
     assert Group.objects.count() == 0
     assert "runs again alone" in caplog.text
     assert run_coroutines(rig, creates) == [ACK]
@@ -173,9 +172,9 @@ class LeftAlone:
 
 
 def test_a_coroutine_is_not_blamed_for_what_ran_beside_it_and_ended_first(rig):
-    item = job(rig, lambda message: None, is_async=True)
+    item = rig.item(lambda message: None, is_async=True)
     working.handle(rig.executor, item.delivery, item.path.handler, LeftAlone())
-    assert settled(rig, 1) == [HandBack(suspect=True)]
+    assert rig.outcomes() == [HandBack(suspect=True)]
 
 
 def test_within_the_transaction_of_a_test_its_depth_is_restored():

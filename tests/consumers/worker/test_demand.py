@@ -8,13 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django import registry
-from mq_django.consumers.worker.fetchers import MAX_WAITING, Demand
+from mq_django.consumers.worker.fetchers import MAX_WAITING
 from mq_django.consumers.worker.pools import BLOCKED
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _batches, _handlers, _kinds, handler, kinds
 from tests.consumers.rig import Rig
-from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 
@@ -47,7 +46,7 @@ def register(queue, *, threads=False, loop=False):
 def block_threads(rig):
     """Let both threads run handlers that take long, and notice it."""
     for _ in rig.threads.slots:
-        rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
+        rig.put(lambda message: rig.gate.wait(20))
     wait_until(lambda: rig.threads.check() or rig.threads.blocked)
 
 
@@ -65,7 +64,7 @@ def test_a_queue_knows_the_kinds_of_its_handlers(rig):
 
 def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch):
     block_threads(rig)
-    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    demand = rig.demand_of("default")
     for kind, expected in ((False, 0), (True, 102)):
         monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({kind}))  # noqa: B023
         assert demand.messages(1.0, 0) == expected
@@ -74,15 +73,15 @@ def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch):
 def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
     block_threads(rig)
-    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    demand = rig.demand_of("default")
     # What the loop has room for, again and again.
     assert demand.messages(1.0, 0) == 102
     # Of large messages so many may wait, and of the largest one.
     assert [demand.messages(1.0, 0, ahead) for ahead in (20, 0)] == [20, 1]
     for _ in range(MAX_WAITING - 1):
-        rig.threads.put(job(rig, lambda message: None))
+        rig.put(lambda message: None)
     assert [demand.messages(1.0, 0, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
-    rig.threads.put(job(rig, lambda message: None))
+    rig.put(lambda message: None)
     assert demand.messages(1.0, 0) == 0
 
 
@@ -94,9 +93,9 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
             await asyncio.sleep(0.01)
 
     for _ in range(100):
-        rig.loop.put(job(rig, slow, is_async=True))
+        rig.put(slow, is_async=True)
     wait_until(lambda: rig.loop.check() or rig.loop.blocked)
-    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == 2
+    assert rig.demand_of("default").messages(1.0, 0) == 2
 
 
 def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
@@ -128,7 +127,7 @@ def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
     monkeypatch.setattr("mq_django.consumers.worker.pools.time", clock)
     for _ in range(22):
-        rig.threads.put(job(rig, lambda message: ends.acquire(timeout=20)))
+        rig.put(lambda message: ends.acquire(timeout=20))
 
     for ended in range(1, 21):
         now[0] += 0.9 * BLOCKED
@@ -145,11 +144,11 @@ def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
 def test_what_waits_goes_back_more_and_more_rarely(rig):
     block_threads(rig)
     for _ in range(2):
-        rig.threads.put(job(rig, lambda message: None))
+        rig.put(lambda message: None)
         wait_until(lambda: rig.threads.check() or len(rig.settler))
         # Whoever is idle may take it first.
         assert not rig.threads.blocked
-        assert settled(rig, 1) == [HandBack()]
+        assert rig.outcomes() == [HandBack()]
     assert rig.threads._hand_back_after == 2.0
 
 
@@ -164,12 +163,12 @@ def waits(rig, count):
     """Let so many messages wait for a call with a batch that nobody starts."""
     put, rig.threads.put = rig.threads.put, lambda job: None
     collector = rig.batches.collector(registry.find("default", "b"))
-    collector.add([job(rig, print)[:2] for _ in range(count)])
+    collector.add([rig.item(print)[:2] for _ in range(count)])
     rig.threads.put = put
 
 
 def test_each_free_thread_gets_a_batch(rig):
-    demand, found = Demand("default", rig.threads, rig.loop, rig.batches), {}
+    demand, found = rig.demand_of("default"), {}
     for batch in (10, 200, 5000):
         _handlers.pop(("default", "b"), None)
         handler("default", "b", batch=batch)(print)
@@ -180,21 +179,21 @@ def test_each_free_thread_gets_a_batch(rig):
 def test_what_waits_for_its_call_needs_no_more_room(rig):
     handler("default", "b", batch=100)(print)
     waits(rig, 50)
-    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50) == 150
+    assert rig.demand_of("default").messages(1.0, 50) == 150
 
 
 def test_messages_that_come_alone_have_room_beside_those_that_wait_for_their_batch(rig):
     handler("default", "b", batch=100, linger=60)(print)
     waits(rig, 199)
-    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 199) == 2
+    assert rig.demand_of("default").messages(1.0, 199) == 2
 
 
 def test_while_all_threads_run_the_next_batch_is_fetched(rig):
     handler("default", "b", batch=100)(print)
     for _ in rig.threads.slots:
-        rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
+        rig.put(lambda message: rig.gate.wait(20))
     wait_until(lambda: not rig.threads.capacity()[1])
-    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    demand = rig.demand_of("default")
     assert demand.messages(1.0, 200) == 100
     waits(rig, 100)
     assert demand.messages(1.0, 300) == 0
@@ -205,7 +204,7 @@ def test_while_all_threads_run_the_next_batch_is_fetched(rig):
 
 def test_a_process_holds_no_more_than_its_shared_state_has_room_for(rig):
     handler("default", "b", batch=100)(print)
-    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    demand = rig.demand_of("default")
     assert [demand.messages(1.0, in_hand) for in_hand in (200, 290, 300, 400)] == [100, 10, 0, 0]
 
 
@@ -215,6 +214,6 @@ def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
     rig.threads.wake_fetchers = lambda: woken.append(True)
     handler("emails", "b", batch=100)(print)
     for queue, in_hand, demand in (("default", 300, 0), ("emails", 0, 200)):
-        assert Demand(queue, rig.threads, rig.loop, rig.batches).messages(1.0, in_hand) == demand
+        assert rig.demand_of(queue).messages(1.0, in_hand) == demand
     rig.threads.check()
     assert woken

@@ -156,6 +156,7 @@ def test_what_a_handler_returns_or_raises_decides(rig):
         (Retry, raises(SystemExit(1))),
         (Retry, raises(Interrupted())),
         (Retry, lambda message: Retry(delay="soon")),
+        (Retry, lambda message: Retry(traceback=Unprintable())),
         (Retry, lambda message: Bury(error=Unprintable()) and Retry(error=Unprintable())),
     ]
     found = []

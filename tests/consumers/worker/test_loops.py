@@ -12,7 +12,6 @@ from django.utils import translation
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import Ack, Retry
 from tests.consumers.rig import Rig, running
-from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.versions
@@ -72,8 +71,8 @@ def test_the_loop_goes_on_whatever_a_coroutine_does(rig, caplog):
     caplog.set_level(logging.ERROR)
     for killer in KILLERS:
         for call in (innocent, killer) * 3:
-            rig.loop.put(job(rig, call, is_async=True))
-        outcomes = settled(rig, 6)
+            rig.put(call, is_async=True)
+        outcomes = rig.outcomes(6)
         assert sum(isinstance(outcome, Ack) for outcome in outcomes) >= 3, killer
         wait_until(lambda: not rig.loop.held)
         assert rig.loop.thread.is_alive()
@@ -90,7 +89,7 @@ def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
     rig.loop._loop.call_soon_threadsafe(rig.loop._loop.stop)
     rig.loop.thread.join(5)
     rig.loop._ending = False
-    rig.loop.put(job(rig, cancels_itself, is_async=True))
+    rig.put(cancels_itself, is_async=True)
     assert rig.loop.progress() == {"mq_django loop": None}
     grace = Grace(3600)
     assert not rig.loop.join(grace)
@@ -111,8 +110,8 @@ def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monke
         await asyncio.sleep(60)
 
     rig.handle("n", blocks)
-    rig.loop.put(job(rig, innocent, is_async=True))
-    rig.loop.put(job(rig, blocks, is_async=True, where="project.blocks"))
+    rig.put(innocent, is_async=True)
+    rig.put(blocks, is_async=True, where="project.blocks")
     # Before that a loop that does not answer may be one that gets no processor.
     wait_until(begun.is_set)
     late = wait_until(lambda: rig.loop.check() or rig.shared_state.late(time.monotonic()))
@@ -137,6 +136,6 @@ def test_context_variables_end_with_the_message(rig):
         translation.activate("de")
 
     for _ in range(3):
-        rig.loop.put(job(rig, changes, is_async=True))
-        assert not isinstance(settled(rig, 1)[0], Retry)
+        rig.put(changes, is_async=True)
+        assert not isinstance(rig.outcomes()[0], Retry)
     assert len(set(found)) == 1

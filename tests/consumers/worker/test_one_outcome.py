@@ -97,6 +97,8 @@ RAISES = {
     "a class without a readable name": (raised(Hidden()), f"{__name__}.Hidden"),
     "a class that cannot be asked for": (raised(Classless()), f"{__name__}.Classless"),
     "SystemExit": (raised(SystemExit(1)), "SystemExit: 1"),
+    "KeyboardInterrupt": (raised(KeyboardInterrupt()), "KeyboardInterrupt"),
+    "MemoryError": (raised(MemoryError()), "MemoryError"),
     "a long text": (raised(ValueError("x" * 1_000_000)), "ValueError: xxx"),
 }
 

@@ -5,22 +5,15 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker import fetchers
-from mq_django.consumers.worker.batches import Batches
-from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Demand, Fetchers
-from mq_django.consumers.worker.loops import LoopPool
-from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.settler import Settler, SettleService
-from mq_django.consumers.worker.slots import Grace
+from mq_django.consumers.worker.fetchers import Fetchers
 from mq_django.errors import ConnectionLost
 from mq_django.producers import queues
 from mq_django.registry import Handler
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.consumers.rig import Pools
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.single_server(why="on a cluster there is a fetcher for each node")
@@ -30,28 +23,21 @@ PARTITIONS = 4
 NEVER = 3600.0
 
 
-class PartitionRig:
+class PartitionRig(Pools):
     """A fetcher of four partitions, which a test runs by hand."""
 
     def __init__(self):
-        self.shared_state = SharedState.create(104)
-        self.threads, self.loop = ThreadPool(4, self.shared_state), LoopPool(4, self.shared_state)
-        self.batches = Batches(self.shared_state, self.threads, self.loop, 4)
-        self.settling = SettleService()
+        super().__init__(4)
         self.parts = get_config().queue("default").parts
         self.dispatchers, self.sessions = [], []
         for number, part in enumerate(self.parts):
             self.sessions.append(Session(get_client("produce")))
             store = open_store(part, self.sessions[-1])
             store.create_groups()
-            settler = Settler(store, part.name, "me", self.settling.due, self.settling.full)
-            executor = Executor(part, number, self.shared_state, settler)
-            pools = {"threads": self.threads, "loop": self.loop, "batches": self.batches}
-            self.dispatchers.append(Dispatcher("default", settler=settler, executor=executor, **pools))
+            self.dispatchers.append(self.dispatcher_of("default", store, number)[0])
             self.dispatchers[-1].remember("act", Handler(name="act", queue="default", call=lambda message: None))
             self.shared_state.hold_until(number, time.monotonic() + NEVER)
-        demand = lambda name: Demand(name, self.threads, self.loop, self.batches)  # noqa: E731
-        (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, demand).open()
+        (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, self.demand_of).open()
 
     def taken(self):
         """Return the ids of the messages that the fetcher has passed on, by partition."""
@@ -71,9 +57,7 @@ class PartitionRig:
         wait_until(lambda: self.fetcher.run_once() is None or sum(map(len, self.taken().values())) >= count)
 
     def close(self):
-        self.threads.stop()
-        self.loop.stop()
-        assert self.loop.join(Grace(10.0))
+        super().close()
         self.fetcher.close()
         for session in self.sessions:
             session.close()

@@ -1,18 +1,14 @@
 """Where handlers run: threads that never die, timeouts that hit the right one, room that is told truly."""
 
 import asyncio
-import itertools
 import threading
 import time
-from datetime import timedelta
 
 import pytest
 
-from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
 from mq_django.consumers.worker.slots import Grace
-from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
@@ -21,8 +17,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.versions
 
-_entries = itertools.count(1)
-
 
 @pytest.fixture
 def rig(mq_settings):
@@ -30,53 +24,14 @@ def rig(mq_settings):
         yield found
 
 
-def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
-    entry = b"1-%d" % next(_entries)
-    delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
-    limit = None if timeout is None else timedelta(seconds=timeout)
-    handler = Handler(name="n", queue="default", call=call, timeout=limit, is_async=is_async, where=where)
-    return WorkItem(delivery, rig.dispatcher.path(handler))
-
-
-def settled(rig, count):
-    """Wait for so many outcomes."""
-    wait_until(lambda: len(rig.settler) >= count)
-    return [settlement.outcome for settlement in rig.settler._take()]
-
-
-class Unprintable(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-
-def raises(error):
-    def handler(message):
-        raise error
-
-    return handler
-
-
-def test_no_exception_and_no_outcome_ends_a_slot(rig):
-    calls = [
-        *map(raises, [ValueError("x"), SystemExit(3), KeyboardInterrupt(), MemoryError(), Unprintable()]),
-        lambda message: Retry(error=Unprintable()),
-        lambda message: Retry(traceback=Unprintable()),
-    ]
-    # More often than there are slots.
-    for call in calls * 3:
-        rig.threads.put(job(rig, call))
-    assert {type(outcome) for outcome in settled(rig, 3 * len(calls))} == {Retry}
-    assert all(slot.thread.is_alive() for slot in rig.threads.slots)
-
-
 def test_a_late_handler_is_interrupted_where_it_is(rig):
     def handler(message):
         while True:
             time.sleep(0.01)
 
-    rig.threads.put(job(rig, handler, timeout=0.1))
+    rig.put(handler, timeout=0.1)
     wait_until(lambda: rig.threads.interrupt_late() or len(rig.settler))
-    (outcome,) = settled(rig, 1)
+    (outcome,) = rig.outcomes()
     assert isinstance(outcome, Retry)
     assert "HandlerTimeout: The handler ran longer than its timeout of 0.1 s" in outcome.error
 
@@ -99,7 +54,7 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
     innocent = Handler(name="innocent", queue="default", call=lambda message: sum(range(200)))
     try:
         for _ in range(120):
-            timed = job(rig, handler, timeout=0.001)
+            timed = rig.item(handler, timeout=0.001)
             rig.threads.put(timed)
             rig.threads.put(timed._replace(path=rig.dispatcher.path(innocent)))
         outcomes = []
@@ -129,11 +84,11 @@ def test_a_handler_that_swallows_the_interrupt_is_not_interrupted_again(rig):
                 caught.append(1)
                 turns.clear()
 
-    rig.threads.put(job(rig, handler, timeout=0.05))
+    rig.put(handler, timeout=0.05)
     wait_until(lambda: rig.threads.interrupt_late() or caught)
     wait_until(lambda: rig.threads.interrupt_late() or len(turns) > 50)
     go.set()
-    settled(rig, 1)
+    rig.outcomes()
     assert caught == [1]
 
 
@@ -149,7 +104,7 @@ def test_without_room_the_fetcher_is_woken_when_there_is(rig):
     rig.threads.wake_fetchers = woken.set
     gate = threading.Event()
     for _ in range(2):
-        rig.threads.put(job(rig, lambda message: gate.wait(60)))
+        rig.put(lambda message: gate.wait(60))
     wait_until(lambda: all(slot.busy for slot in rig.threads.slots))
     assert rig.threads.demand("emails", 1.0) == 0
     # That of an idle queue, whose messages might be fast, does not wait for it in its place.
@@ -162,12 +117,12 @@ def test_without_room_the_fetcher_is_woken_when_there_is(rig):
 def test_what_waits_behind_slow_handlers_goes_back(rig):
     gate = threading.Event()
     for _ in range(5):
-        rig.threads.put(job(rig, lambda message: gate.wait(60)))
+        rig.put(lambda message: gate.wait(60))
     wait_until(lambda: len(rig.shared_state.running()) == 2)
     rig.threads.check()
     assert len(rig.settler) == 0
     wait_until(lambda: rig.threads.check() or len(rig.settler), timeout=HAND_BACK_AFTER + 10)
-    assert settled(rig, 3) == [HandBack()] * 3
+    assert rig.outcomes(3) == [HandBack()] * 3
     assert rig.threads.demand("emails", 0.0001) == 0
     gate.set()
     wait_until(lambda: rig.threads.check() or rig.threads.demand("emails", 0.0001) > 2)
@@ -175,7 +130,7 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
 
 def test_stopping_ends_the_slots_after_what_they_run(rig):
     gate = threading.Event()
-    rig.threads.put(job(rig, lambda message: gate.wait(60)))
+    rig.put(lambda message: gate.wait(60))
     wait_until(rig.shared_state.running)
     rig.threads.stop()
     rig.threads.check()
@@ -194,8 +149,8 @@ def test_coroutines_run_side_by_side(rig):
             await asyncio.sleep(0.001)
 
     for _ in range(50):
-        rig.loop.put(job(rig, handler, is_async=True))
-    assert all(isinstance(outcome, Ack) for outcome in settled(rig, 50))
+        rig.put(handler, is_async=True)
+    assert all(isinstance(outcome, Ack) for outcome in rig.outcomes(50))
     wait_until(lambda: not rig.loop.held)
     assert rig.shared_state.running() == []
 
@@ -204,8 +159,8 @@ def test_a_late_coroutine_is_interrupted(rig):
     async def handler(message):
         await asyncio.sleep(60)
 
-    rig.loop.put(job(rig, handler, is_async=True, timeout=0.05))
-    (outcome,) = settled(rig, 1)
+    rig.put(handler, is_async=True, timeout=0.05)
+    (outcome,) = rig.outcomes()
     assert "HandlerTimeout" in outcome.error
 
 
@@ -218,14 +173,14 @@ def test_more_coroutines_than_places_wait(rig):
         await gate.wait()
 
     for _ in range(MAX_COROUTINES + 20):
-        rig.loop.put(job(rig, handler, is_async=True))
+        rig.put(handler, is_async=True)
     wait_until(lambda: len(running) == MAX_COROUTINES)
     assert rig.loop.waiting() == 20
     assert rig.loop.demand("emails", 1.0) == 0
     rig.loop.stop()
-    assert settled(rig, 20) == [HandBack()] * 20
+    assert rig.outcomes(20) == [HandBack()] * 20
     rig.loop._loop.call_soon_threadsafe(gate.set)
-    assert len(settled(rig, MAX_COROUTINES)) == MAX_COROUTINES
+    assert len(rig.outcomes(MAX_COROUTINES)) == MAX_COROUTINES
     assert rig.loop.join(Grace(60))
 
 
@@ -235,7 +190,7 @@ def test_waiting_is_counted_right_from_several_threads(rig):
 
     def put():
         for _ in range(250):
-            rig.loop.put(job(rig, handler, is_async=True))
+            rig.put(handler, is_async=True)
 
     threads = [threading.Thread(target=put) for _ in range(4)]
     for thread in threads:

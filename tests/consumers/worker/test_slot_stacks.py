@@ -1,7 +1,6 @@
 """Where handlers are: threads, coroutines and what they await, without the frames that lead to each handler."""
 
 import asyncio
-import itertools
 import sys
 import threading
 import time
@@ -11,18 +10,13 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mq_django import registry
-from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.stacks import SlotStacks, short_path
-from mq_django.core.messages import Delivery, Message
 from mq_django.core.stacks import MAX_FRAMES, Frame
 from mq_django.middleware import around_handling
-from mq_django.registry import Handler
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.versions
-
-_entries = itertools.count(1)
 
 HERE = "tests/consumers/worker/test_slot_stacks.py"
 #: The innermost call of Event.wait().
@@ -41,12 +35,6 @@ def rig(mq_settings, go):
     with running(threads=2) as found:
         yield found
         go.set()
-
-
-def start(rig, call, *, is_async=False, message_id="m1", name="export"):
-    delivery = Delivery(Message(message_id, name, None, "default"), 0, b"1-%d" % next(_entries), b"null")
-    handler = Handler(name=name, queue="default", call=call, is_async=is_async)
-    (rig.loop if is_async else rig.threads).put(WorkItem(delivery, rig.dispatcher.path(handler)))
 
 
 def take(rig, count=1, *, total=1, last="", kinds=()):
@@ -82,7 +70,7 @@ def test_a_thread_shows_its_handler_and_what_it_calls_and_nothing_around_it(rig,
         secret = "hunter2"  # noqa: F841 - no value of a variable may be shown
         go.wait()  # password = "rumpelstiltskin"
 
-    start(rig, export)
+    rig.put(export, message_id="m1", name="export")
     (found,) = take(rig, last=WAIT)
     assert (found.kind, found.queue, found.id, found.name) == ("thread", "default", "m1", "export")
     assert 0 <= found.ms < 60_000
@@ -96,9 +84,9 @@ def test_a_thread_shows_its_handler_and_what_it_calls_and_nothing_around_it(rig,
 
 
 def test_what_has_run_longest_comes_first(rig, go):
-    start(rig, lambda _: go.wait(), message_id="first")
+    rig.put(lambda _: go.wait(), message_id="first")
     take(rig, last=WAIT)
-    start(rig, lambda _: go.wait(), message_id="second")
+    rig.put(lambda _: go.wait(), message_id="second")
     assert [one.id for one in take(rig, 2, last=WAIT)] == ["first", "second"]
 
 
@@ -108,7 +96,7 @@ def test_middleware_is_shown(mq_settings, go):
     registry._kinds["default"] = frozenset((False,))
     try:
         with running(threads=1) as rig:
-            start(rig, lambda _: None)
+            rig.put(lambda _: None)
             (found,) = take(rig, last=WAIT)
             assert functions(found)[0] == "middleware"
             go.set()
@@ -133,7 +121,7 @@ def test_a_deep_recursion_keeps_its_innermost_frames(rig, go):
     def deep(depth):
         return go.wait() if not depth else deep(depth - 1)
 
-    start(rig, lambda _: deep(500))
+    rig.put(lambda _: deep(500))
     (found,) = take(rig, last=WAIT)
     assert len(found.frames) == MAX_FRAMES
     assert found.left_out == 500 + 4 - MAX_FRAMES
@@ -151,7 +139,7 @@ def test_a_coroutine_shows_what_it_awaits_and_of_several_tasks_one(rig, go):
         while not go.is_set():
             await asyncio.sleep(0.01)
 
-    start(rig, export, is_async=True)
+    rig.put(export, message_id="m1", is_async=True)
     (found,) = take(rig, last="sleep")
     assert (found.kind, found.id, found.others) == ("coroutine", "m1", 2)
     assert functions(found) == ["export", "chunk", "child", "sleep"]
@@ -170,7 +158,7 @@ def test_two_tasks_that_await_each_other_end(rig, go):
         while not go.is_set():
             await asyncio.wait(tasks, timeout=0.01)
 
-    start(rig, export, is_async=True)
+    rig.put(export, is_async=True)
     (found,) = take(rig, last="_wait")
     assert functions(found)[:2] == ["export", "child"]
 
@@ -185,7 +173,7 @@ def test_a_coroutine_that_blocks_the_loop_shows_where(rig, go):
     def block():
         go.wait()
 
-    start(rig, export, is_async=True)
+    rig.put(export, is_async=True)
     (found,) = take(rig, last=WAIT)
     assert found.kind == "coroutine"
     assert functions(found) == ["export", "helper", "block", "wait", "wait"]
@@ -199,7 +187,7 @@ def test_a_task_that_no_handler_awaits_is_shown_while_it_blocks_the_loop(rig, go
     async def child():
         go.wait()
 
-    start(rig, export, is_async=True)
+    rig.put(export, is_async=True)
     handler, task = take(rig, total=2, last=WAIT)
     assert (handler.kind, functions(handler)[0]) == ("coroutine", "export")
     assert (task.kind, task.id, functions(task)) == ("task", "", ["child", "wait", "wait"])
@@ -212,7 +200,7 @@ def test_what_a_coroutine_runs_in_another_thread_is_shown(rig, go):
     def query():
         go.wait()
 
-    start(rig, export, is_async=True)
+    rig.put(export, is_async=True)
     handler, other = take(rig, last=WAIT, kinds=["coroutine", "sync"])
     assert functions(handler)[:1] == ["export"]
     assert (other.id, functions(other)) == ("", ["query", "wait", "wait"])
@@ -227,8 +215,8 @@ def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
     def feed():
         while not go.is_set():
             for number in range(20):
-                start(rig, lambda _: time.sleep(0.0001), message_id=f"t{number}")
-                start(rig, brief, is_async=True, message_id=f"c{number}")
+                rig.put(lambda _: time.sleep(0.0001), message_id=f"t{number}")
+                rig.put(brief, is_async=True, message_id=f"c{number}")
             time.sleep(0.005)
             rig.settler._take()
 
@@ -246,7 +234,7 @@ def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
 def test_code_without_a_file_is_shown_without_lines(rig, go):
     namespace = {"go": go}
     exec("def export(message):\n    go.wait()\n", namespace)
-    start(rig, namespace["export"])
+    rig.put(namespace["export"])
     (found,) = take(rig, last=WAIT)
     assert found.frames[0] == Frame("<string>", 2, "export", "")
 
