@@ -61,113 +61,103 @@ def test_messages_that_run_one_after_another_have_no_violation():
     assert (found.keys, found.inversions, found.overlaps) == (1, 0, 0)
 
 
-def test_two_messages_of_a_key_at_the_same_time():
-    found = verdict(published("1", "2"), handled("1", 1, 3), handled("2", 2, 4, by=B))
+TWO, THREE = published("1", "2"), published("1", "2", "3")
+OTHERS = published("b", key="other")
+DIED = at(5, PRODUCER, "fault", fault="f", kind="kill", began=4.9, pids=[A])
+#: Another thread of the process notes something when the next message of the key has started already.
+ALIVE = [
+    *published("x", key="other"),
+    *run("x", 5, None, thread=2),
+    at(6, PRODUCER, "fault", fault="f", kind="kill", began=5.9, pids=[A]),
+    *handled("x", 7, 8, by=B),
+    *published("1"),
+    *run("1", 3, None),
+]
+INTERRUPTED = [*TWO, *run("1", 1, None), *settled(3, began=2, back=["1"]), at(2.9, PRODUCER, "removed", ids=["1"])]
+#: A process that was taken for dead, and what it had taken before.
+TAKEN = [*TWO, at(1.4, A, "taken", ids=["1"]), *stopped(A, 1.5, 8), *handled("1", 5, 6, by=B)]
+TAKEN += handled("2", 6.5, 7, by=B)
+BESIDE = [*TWO, *stopped(A, 1.5, 8), *run("1", 1, 9), *handled("1", 5, 6, by=B), *handled("2", 7, 8.5, by=B)]
+#: What happened, and what of that breaks a promise.
+CASES = {
+    "a later one ended first": ([*THREE, *handled("1", 1, 2), *handled("3", 3, 4), *handled("2", 5, 6)], {"I5"}),
+    "a later one started before the next attempt": (
+        [
+            *TWO,
+            *run("1", 1, 2, how="Failed"),
+            *settled(2.2, retried=[["1", 0]]),
+            *handled("2", 3, 4),
+            *handled("1", 5, 6),
+        ],
+        {"I5"},
+    ),
+    "of different keys": ([*TWO, *OTHERS, *handled("1", 1, 2), *handled("2", 3, 6), *handled("b", 4, 5)], set()),
+    "of several publishes": (
+        [*TWO, *published("3", first=2), *handled("1", 1, 2), *handled("2", 3, 4), *handled("3", 5, 6)],
+        set(),
+    ),
+    "of several publishes, the last first": (
+        [*TWO, *published("3", first=2), *handled("1", 1, 2), *handled("3", 3, 4), *handled("2", 5, 6)],
+        {"I5"},
+    ),
+    # Redis may carry out a publish whose reply was lost after the next one.
+    "perhaps published": (
+        [*published("1", how="unknown"), *published("2", first=1), *handled("2", 1, 2), *handled("1", 3, 4)],
+        {"I8"},
+    ),
+    "again after its process died": (
+        [*TWO, *handled("1", 1, 2), *run("2", 3, None), DIED, *handled("2", 6, 7, by=B)],
+        set(),
+    ),
+    "after the last sign of its process": ([*ALIVE, *handled("1", 6.5, 7, by=B)], set()),
+    "before the last sign of its process": ([*ALIVE, *handled("1", 4, 4.5, by=B)], {"I5"}),
+    # A handler that could not note its end had ended when its outcome was sent.
+    "after an outcome was sent": ([*INTERRUPTED, *handled("2", 2.5, 4, by=B)], set()),
+    "before an outcome was sent": ([*INTERRUPTED, *handled("2", 1.5, 4, by=B)], {"I5"}),
+    "an outcome of one taken for dead": ([*BESIDE, *settled(9.5, began=9.1, back=["1"])], {"I5"}),
+    "begun late by one taken for dead": ([*TAKEN, *run("1", 8.3, 8.6), *settled(8.9, stale=["1"])], set()),
+    # Long after it went on it has no such reason, nor has the second that a thread begins.
+    "begun too late": ([*TAKEN, *run("1", 12, 13), *settled(14, stale=["1"])], {"I3", "I5"}),
+    "begun after another": (
+        [
+            *TAKEN,
+            *published("3", key="other"),
+            *handled("3", 8.05, 8.1),
+            *run("1", 8.3, 8.6),
+            *settled(8.9, stale=["1"]),
+        ],
+        {"I3", "I5"},
+    ),
+    "its supervisor lives": (
+        [*TWO, *stopped(A, 1.5, 8, kind="stop-long"), *handled("1", 1, 9), *handled("2", 7, 8.5, by=B)],
+        {"I5"},
+    ),
+    "somebody deleted one": (
+        [*THREE, at(0.5, PRODUCER, "removed", ids=["2"]), *handled("1", 1, 2), *handled("3", 3, 4)],
+        set(),
+    ),
+}
 
-    assert [violation.invariant for violation in found.violations] == ["I5"]
-    assert (found.overlaps_without_fault, found.overlaps) == (1, 0)
-    assert set(found.violations[0].messages) == {"1", "2"}
+
+def test_each_broken_order_is_found_and_nothing_else(subtests):
+    for name, (lines, invariants) in CASES.items():
+        with subtests.test(name):
+            assert broken(lines) == invariants
 
 
-def test_a_later_message_that_ended_first():
-    found = verdict(published("1", "2", "3"), handled("1", 1, 2), handled("3", 3, 4), handled("2", 5, 6))
-
-    assert [violation.invariant for violation in found.violations] == ["I5"]
-    assert found.inversions == 1
+def test_figures_of_a_history():
+    together = verdict(TWO, handled("1", 1, 3), handled("2", 2, 4, by=B))
+    assert [violation.invariant for violation in together.violations] == ["I5"]
+    assert (together.overlaps_without_fault, together.overlaps) == (1, 0)
+    assert set(together.violations[0].messages) == {"1", "2"}
+    assert verdict(CASES["a later one ended first"][0]).inversions == 1
+    assert verdict(CASES["again after its process died"][0]).duplicates == 1
+    found = verdict(BESIDE, settled(9.5, stale=["1"]))
+    assert found.violations == []
+    assert (found.overlaps, found.overlaps_without_fault, found.stale) == (1, 0, 1)
 
 
 def test_a_later_message_that_was_buried_first():
     later = [*run("2", 1, 2, how="Failed"), *settled(3, buried=["2"])]
 
-    assert broken(published("1", "2"), later, handled("1", 4, 5), dead=["2"]) == {"I5"}
-
-
-def test_a_later_message_that_started_before_the_next_attempt_of_an_earlier_one():
-    failed = [*run("1", 1, 2, how="Failed"), *settled(2.2, retried=[["1", 0]])]
-
-    assert broken(published("1", "2"), failed, handled("2", 3, 4), handled("1", 5, 6)) == {"I5"}
-
-
-def test_messages_of_different_keys_have_no_order():
-    others = [at(0.3, PRODUCER, "invoke", ids=["b"], key="other", first=0), at(0.4, PRODUCER, "ok", ids=["b"])]
-
-    assert broken(published("1", "2"), others, handled("1", 1, 2), handled("2", 3, 6), handled("b", 4, 5)) == set()
-
-
-def test_messages_of_several_publishes_have_the_order_of_these():
-    parts = (published("1", "2"), published("3", first=2), handled("1", 1, 2))
-
-    assert broken(*parts, handled("2", 3, 4), handled("3", 5, 6)) == set()
-    assert broken(*parts, handled("3", 3, 4), handled("2", 5, 6)) == {"I5"}
-
-
-def test_what_was_perhaps_not_published_has_no_place(subtests):
-    for how in ["unknown", "failed"]:
-        with subtests.test(how=how):
-            # Redis may carry out a publish whose reply was lost after the next one.
-            found = verdict(published("1", how=how), published("2", first=1), handled("2", 1, 2), handled("1", 3, 4))
-
-            assert found.inversions == 0
-
-
-def test_a_message_that_runs_again_after_its_process_died_is_no_inversion():
-    died = [at(5, PRODUCER, "fault", fault="f", kind="kill", began=4.9, pids=[A])]
-    found = verdict(published("1", "2"), handled("1", 1, 2), run("2", 3, None), died, handled("2", 6, 7, by=B))
-
-    assert found.violations == []
-    assert found.duplicates == 1
-
-
-def test_what_died_with_its_process_ran_as_long_as_something_is_known_of_that():
-    # Another thread notes something when the next message of the key has started already.
-    alive = published("x", key="other") + run("x", 5, None, thread=2)
-    died = [at(6, PRODUCER, "fault", fault="f", kind="kill", began=5.9, pids=[A])]
-    again = handled("x", 7, 8, by=B)
-
-    assert broken(published("1"), alive, run("1", 3, None), died, handled("1", 6.5, 7, by=B), again) == set()
-    assert broken(published("1"), alive, run("1", 3, None), died, handled("1", 4, 4.5, by=B), again) == {"I5"}
-
-
-def test_a_handler_that_could_not_note_its_end_had_ended_when_its_outcome_was_sent():
-    interrupted = [*run("1", 1, None), *settled(3, began=2, back=["1"]), at(2.9, PRODUCER, "removed", ids=["1"])]
-
-    assert broken(published("1", "2"), interrupted, handled("2", 2.5, 4, by=B)) == set()
-    assert broken(published("1", "2"), interrupted, handled("2", 1.5, 4, by=B)) == {"I5"}
-
-
-def test_a_stopped_process_that_was_taken_for_dead_may_go_on_beside_others():
-    parts = (published("1", "2"), stopped(A, 1.5, 8), run("1", 1, 9), settled(9.5, stale=["1"]))
-    found = verdict(*parts, handled("1", 5, 6, by=B), handled("2", 7, 8.5, by=B))
-
-    assert found.violations == []
-    assert (found.overlaps, found.overlaps_without_fault, found.stale) == (1, 0, 1)
-
-
-def test_the_outcome_of_a_process_that_was_taken_for_dead_does_not_count():
-    parts = (published("1", "2"), stopped(A, 1.5, 8), run("1", 1, 9), settled(9.5, began=9.1, back=["1"]))
-
-    assert broken(*parts, handled("1", 5, 6, by=B), handled("2", 7, 8.5, by=B)) == {"I5"}
-
-
-def test_a_stopped_process_may_begin_late_what_it_had_taken():
-    early = [at(1.4, A, "taken", ids=["1"])]
-    late = [*run("1", 8.3, 8.6), *settled(8.9, stale=["1"])]
-    parts = (published("1", "2"), early, stopped(A, 1.5, 8), handled("1", 5, 6, by=B), handled("2", 6.5, 7, by=B))
-
-    assert broken(*parts, late) == set()
-    # Long after it went on it has no such reason, nor has the second that a thread begins.
-    assert "I5" in broken(*parts, run("1", 12, 13), settled(14, stale=["1"]))
-    third = published("3", key="other")
-    assert "I5" in broken(*parts, third, handled("3", 8.05, 8.1), late)
-
-
-def test_a_stopped_consumer_whose_supervisor_lives_is_not_taken_for_dead():
-    parts = (published("1", "2"), stopped(A, 1.5, 8, kind="stop-long"), handled("1", 1, 9))
-
-    assert broken(*parts, handled("2", 7, 8.5, by=B)) == {"I5"}
-
-
-def test_what_somebody_deleted_leaves_its_place_to_the_next():
-    gone = [at(0.5, PRODUCER, "removed", ids=["2"])]
-
-    assert broken(published("1", "2", "3"), gone, handled("1", 1, 2), handled("3", 3, 4)) == set()
+    assert broken(TWO, later, handled("1", 4, 5), dead=["2"]) == {"I5"}

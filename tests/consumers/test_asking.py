@@ -2,6 +2,7 @@
 
 from mq_django.conf import get_config
 from mq_django.inspector import processes
+from mq_django.inspector.processes import ask_for_stacks, read_answer
 from mq_django.producers import queues, topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -89,7 +90,7 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
     assert processes.ask(found.id, "stop") == []
 
 
-def test_other_stores_tell_and_obey_as_well(trees, history, namespace, tmp_path):
+def test_other_stores_tell_answer_and_obey_as_well(trees, history, namespace, tmp_path):
     rsmq = {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}
     tree = trees(
         "--processes", "1", "--threads", "2", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}}
@@ -100,6 +101,12 @@ def test_other_stores_tell_and_obey_as_well(trees, history, namespace, tmp_path)
 
     wait_until(lambda: [item.message.name for item in running()] == ["act"] * 2)
     (one,) = living(1)
+    request = ask_for_stacks(one.id, one.queues)
+    answer = wait_until(lambda: read_answer(request))
+    assert sorted((found.queue, found.frames[-1].function) for found in answer.stacks) == [
+        ("default", "_wait_for"),
+        ("news:readers", "_wait_for"),
+    ]
     processes.ask(one.id, "stop")
     wait_until(lambda: living(1) and living(1)[0].state == "stopping")
     (tmp_path / "go").touch()

@@ -9,10 +9,8 @@ from django.core.management import CommandError, call_command
 from mq_django.inspector import processes
 from mq_django.inspector.processes import WAIT, StackRequest, ask_for_stacks, find_process, read_answer
 from mq_django.management import process_verbs
-from mq_django.producers import queues, topics
 from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import command
-from tests import on_cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.versions
@@ -94,22 +92,6 @@ def test_threads_and_coroutines_show_where_they_are(
     with pytest.raises(CommandError, match=f"{who} did not answer within .* s. A handler may hold the GIL"):
         call_command("mq", "consumers", "--stacks", who, stdout=out)
     assert deaf in out.getvalue()
-
-
-def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, namespace):
-    rsmq = {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}
-    trees(
-        "--threads", "2", "--processes", "1", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}}
-    )
-    wait_until(topics["news"].groups)
-    for where in (queues["default"], topics["news"]):
-        where.publish("act", {"do": [["nap", 3600]]})
-    history.wait_for("start", 2)
-    found = stacks(consumer(2)).values()
-    assert sorted((one.queue, *functions(one)) for one in found) == [
-        ("default", "act", "_nap"),
-        ("news:readers", "act", "_nap"),
-    ]
 
 
 def test_who_waits_for_an_answer_does_so_for_a_few_seconds():

@@ -46,7 +46,7 @@ def test_by_pytest_while_a_consumer_of_the_configured_server_receives_nothing(co
     (server, told), (environment, noted) = consumer, servers
     options = ["-rA", "-W", "error"]
     output = run("-m", "pytest", "tests", "kit", *options, CONFIGURED_REDIS=server.url, **environment).stdout
-    assert passed(output) > 60
+    assert passed(output) > 50
     ran = {Path(name).name.removeprefix("test_of_docs_") for name in re.findall(r"^PASSED (\S+\.py)::", output, re.M)}
     assert ran >= EXAMPLES.keys()
     assert len(noted()) == 1

@@ -73,13 +73,11 @@ def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     assert rig.settler.in_hand == {}
 
 
-def test_a_quarantine_runs_one_at_a_time(mq_settings, redis_client):
-    running, most = [], []
+def test_a_quarantine_runs_one_at_a_time_and_holds_nothing_else(mq_settings, redis_client):
+    held, other = [], Rig()
 
     def act(message):
-        running.append(message.data)
-        most.append(len(running))
-        running.remove(message.data)
+        held.append([item.message.data for item in other.store.held_by("me", limit=99)])
 
     async def aact(message):
         act(message)
@@ -96,47 +94,25 @@ def test_a_quarantine_runs_one_at_a_time(mq_settings, redis_client):
     receiver = QuarantineFetcher(
         "me", backlog_of("me"), quarantine.shared_state, [quarantine.store], [quarantine.dispatcher]
     )
-    settling = threading.Thread(target=settle, args=(quarantine,))
+    stopped = threading.Event()
+    settling = threading.Thread(target=settle, args=(quarantine, stopped))
     settling.start()
     receiver.run_once()
-    assert most == [1] * 20
-    quarantine.stopped = True
+    stopped.set()
     settling.join()
+    # Those that were brought over are held with each other.
+    assert (len(held), held[2:]) == (20, [[number] for number in range(2, 20)])
     assert quarantine.store.depths().pending == 0
     quarantine.close()
+    other.close()
 
 
-def settle(quarantine):
+def settle(quarantine, stopped):
     # On a connection of its own, as the quarantine's receiver uses the store.
     other = Rig()
-    quarantine.stopped = False
-    while not quarantine.stopped:
+    while not stopped.is_set():
         quarantine.settler.settle(other.store)
     other.close()
-
-
-def test_a_quarantine_holds_nothing_but_what_it_runs(mq_settings, redis_client):
-    held = []
-
-    def act(message):
-        held.append([item.message.data for item in other.store.held_by("me", limit=9)])
-
-    quarantine, other = Rig(threads=1, act=act), Rig()
-    quarantine.start()
-    quarantine.store.create_groups()
-    for number in range(3):
-        redis_client.xadd(quarantine.store.keys.ready, {"type": "act", "data": str(number)})
-    quarantine.store.take(backlog_of("me"), count=3)
-    settling = threading.Thread(target=settle, args=(quarantine,))
-    settling.start()
-    QuarantineFetcher(
-        "me", backlog_of("me"), quarantine.shared_state, [quarantine.store], [quarantine.dispatcher]
-    ).run_once()
-    quarantine.stopped = True
-    settling.join()
-    quarantine.close()
-    other.close()
-    assert held == [[0], [1], [2]]
 
 
 def test_what_a_quarantine_without_a_supervisor_gives_back_is_its_backlog_too(mq_settings, redis_client):

@@ -5,14 +5,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.core.exceptions import SynchronousOnlyOperation
-from django.db import transaction
 from shop.handlers import emails, welcome
-from shop.models import Order
 from shop.tasks import confirm
 
-from mq_django import Ack, Bury, Retry, queues, registry, topics
-from mq_django.errors import ConnectionLost, TestKitError, UnknownQueue
+from mq_django import Retry, queues, registry
+from mq_django.errors import TestKitError, UnknownQueue
 
 ANN = {"email": "ann@shop.example"}
 
@@ -22,41 +19,8 @@ def failing(monkeypatch):
     monkeypatch.setattr("shop.handlers.send_mail", lambda *args: 1 / 0)
 
 
-class TestLooking:
-    def test_what_was_published(self, mq):
-        assert mq.published() == []
-        emails.publish("welcome", ANN, key="ann", delay=60)
-        (found,) = mq.published("emails", "welcome", data=ANN, key="ann", delay=timedelta(minutes=1))
-        assert (found.queue, found.name, found.data) == ("emails", "welcome", ANN)
-        assert mq.published("emails", "goodbye") == []
-
-    def test_results_of_tasks(self, mq, db):
-        confirm.using(on_commit=False).enqueue(7)
-        mq.run()
-        (result,) = mq.results
-        assert result.return_value == 7
-
-    def test_an_assertion_that_fails_says_what_was_published(self, mq):
-        emails.publish("welcome", {"email": "bob@shop.example"})
-        with pytest.raises(AssertionError, match=r"bob@shop\.example"):
-            mq.assert_published("emails", "welcome", data=ANN)
-        with pytest.raises(AssertionError, match="welcome"):
-            mq.assert_nothing_published()
-        mq.assert_published("emails", count=1)
-
-
 @pytest.mark.django_db
 class TestCommits:
-    def test_messages_wait_for_the_commit(self, mq):
-        with transaction.atomic():
-            emails.publish("welcome", ANN)
-        assert mq.published() == []
-        assert [found.name for found in mq.pending_commit] == ["welcome"]
-        assert "call mq.commit()" in repr(mq.published("emails"))
-        assert mq.commit() == 1
-        assert len(mq.published("emails")) == 1
-        assert mq.pending_commit == []
-
     def test_what_a_handler_publishes_is_sent_when_it_ends(self, mq, monkeypatch):
         monkeypatch.setattr("shop.handlers.send_mail", lambda *args: confirm.enqueue(1))
         emails.publish("welcome", ANN, on_commit=False)
@@ -64,50 +28,7 @@ class TestCommits:
         assert mq.pending_commit == []
 
 
-def test_without_a_transaction_commit_is_an_error(mq, transactional_db):
-    with pytest.raises(TestKitError, match="needs a transaction that the test is in"):
-        mq.commit()
-    emails.publish("welcome", ANN)
-    assert len(mq.published("emails")) == 1
-
-
-class TestRunning:
-    def test_messages_are_handled_in_the_database_of_the_test(self, mq, db):
-        order = Order.objects.create(email="ann@shop.example")
-        confirm.enqueue(order.pk)
-        mq.commit()
-        (handled,) = mq.run()
-        assert (handled.outcome.__class__, handled.handler) == (Ack, "shop.tasks.confirm")
-        order.refresh_from_db()
-        assert order.confirmed
-
-    def test_a_failure_is_retried_and_then_buried(self, mq, failing):
-        emails.publish("welcome", ANN)
-        (handled,) = mq.run(raise_errors=False)
-        assert isinstance(handled.outcome, Retry)
-        assert isinstance(handled.exception, ZeroDivisionError)
-        assert mq.run() == []
-        assert [type(each.outcome) for each in mq.run_until_idle(raise_errors=False)] == [Retry, Bury]
-        assert [(letter.queue, letter.message.data, letter.attempts) for letter in mq.dead] == [("emails", ANN, 3)]
-
-    async def _run(self, mq):
-        return mq.run()
-
-    def test_a_running_event_loop_is_told_to_await(self, mq):
-        from asgiref.sync import async_to_sync
-
-        with pytest.raises(SynchronousOnlyOperation, match=r"await mq\.arun"):
-            async_to_sync(self._run)(mq)
-
-
 class TestTime:
-    def test_delayed_messages_become_due(self, mq, mailoutbox):
-        emails.publish("welcome", ANN, delay=timedelta(hours=1))
-        mq.advance(minutes=59)
-        assert mq.run() == []
-        mq.advance(minutes=1)
-        assert len(mq.run()) == 1
-
     def test_travelling_to_a_moment(self, mq):
         emails.publish("welcome", ANN, deliver_at=datetime(2050, 1, 1, tzinfo=UTC))
         mq.travel_to(datetime(2050, 1, 1, tzinfo=UTC))
@@ -138,18 +59,6 @@ class TestTime:
         assert [handled.message.name for handled in mq.run_until_idle(schedules=True)] == ["tick", "tick", "welcome"]
         assert len(mq.published("default", "tick")) == 3
 
-    def test_schedules_do_not_fire_unless_they_are_asked_for(self, mq):
-        mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
-        assert len(mq.run("default")) == 1
-        emails.publish("welcome", ANN, delay=timedelta(days=2))
-        assert [handled.message.name for handled in mq.run_until_idle()] == ["welcome"]
-        assert len(mq.published("default", "tick")) == 1
-
-    def test_a_new_message_in_a_log_survives_its_retention_after_a_move(self, mq):
-        mq.advance(days=365)
-        topics["orders"].publish("order.placed", {"order": 1})
-        assert len(mq.topic("orders").messages) == 1
-
     def test_the_time_does_not_move_back(self, mq):
         with pytest.raises(TestKitError, match=r"advance\(\) cannot move the time back"):
             mq.advance(hours=-1)
@@ -169,11 +78,6 @@ class TestTime:
 
 
 class TestWithoutRedis:
-    def test_publishing_fails(self, mq):
-        with mq.redis_down(), pytest.raises(ConnectionLost, match="the test lets Redis be unreachable"):
-            emails.publish("welcome", ANN)
-        emails.publish("welcome", ANN)
-
     def test_a_handler_needs_only_a_message(self, mq, mailoutbox):
         with mq.redis_down():
             welcome(mq.message("welcome", {"email": "ann@shop.example", "at": datetime(2050, 1, 1, tzinfo=UTC)}))
