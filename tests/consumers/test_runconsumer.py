@@ -14,19 +14,6 @@ from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
 
 
-@pytest.fixture
-def server():
-    with PrivateServer(settings={"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}) as found:
-        yield found
-
-
-def test_a_server_that_would_lose_messages_is_refused(trees, server):
-    tree = trees(CONNECTION=server.url)
-    assert tree.wait(20) == 1
-    assert "messages would be lost. Set it to noeviction." in tree.logged()
-    assert "Traceback" not in tree.logged()
-
-
 def test_with_json_every_line_is_an_object(trees, publish, history):
     tree = trees("--log-format", "json", QUEUES={"default": {}, "others": {"EXTERNAL": True}})
     publish()

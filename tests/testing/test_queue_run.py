@@ -10,24 +10,11 @@ from django.utils import translation
 from mq_django import Ack, Bury, CancelResult, Retry, handler, queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Cancel
-from mq_django.middleware import around_handling
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers")
-
-entered = []
-
-
-@around_handling
-def noting(handle):
-    def middleware(handling):
-        outcome = handle(handling)
-        entered.append((handling.message.name, type(handling.exception), type(outcome)))
-        return outcome
-
-    return middleware
 
 
 @pytest.fixture
@@ -74,15 +61,6 @@ def test_an_entry_that_is_no_message_is_buried_and_reported(redis_client, depths
     assert (garbage.message, garbage.handler, garbage.outcome.reason) == (None, "", "undecodable")
     assert garbage.error == garbage.outcome.error != ""
     assert depths("emails") == (0, 0, 0, 0, 1, 0)
-
-
-def test_middleware_runs_around_the_handler(only_functions, mq_settings, fails):
-    mq_settings(MIDDLEWARE=[f"{__name__}.noting"])
-    entered.clear()
-    handler("emails", "fine")(lambda message: None)
-    publish_many("emails", [("fine", 1), ("fail", 2)])
-    run()
-    assert entered == [("fine", type(None), Ack), ("fail", ValueError, Retry)]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

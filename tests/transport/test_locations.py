@@ -85,7 +85,7 @@ def test_pools_timeouts_and_protocol_are_ours(use_foreign, subtests):
             options = options_of(role)
             assert [name for name, value in FOREIGN.items() if options.get(name) == value] == []
             assert (options["socket_connect_timeout"], options["socket_timeout"]) == TIMEOUTS[role]
-            assert options["protocol"] == 2
+            assert (options["protocol"], options["retry"].get_retries()) == (2, 0)
             assert type(get_client(role).connection_pool) is redis.ConnectionPool
     assert queues["emails"].publish("welcome", {"user_id": 7})
     # Hundreds of connections at once.
@@ -237,6 +237,9 @@ def test_another_cache_is_refused_whatever_its_name(settings, mq_settings, redis
             with pytest.raises(ConfigurationError, match="must name a django-redis alias"):
                 queues["emails"].publish("welcome", 1)
             assert [message.id for message in check_connection() if message.is_serious()] == ["mq_django.E003"]
+    mq_settings(CONNECTION="nowhere")
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        queues["emails"].publish("welcome", 1)
 
 
 def test_an_alias_that_spreads_its_keys_is_refused(use_alias, redis_url):

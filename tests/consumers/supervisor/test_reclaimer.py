@@ -281,14 +281,6 @@ def test_thousands_of_forged_members_of_one_queue_do_not_hold_up_the_others(mq_s
     assert {number for number, *_ in reclaimer._unknown} == {0}
 
 
-def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
-    take("stray", 2)
-    reclaimer.consumer_unknown(0, "stray")
-    reclaimer.run_once()
-    assert store.depths().ready == 2
-    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
-
-
 @pytest.mark.parametrize("name", [b"\xff\xfe of old", b"", b"two\nlines", "naïve".encode()])
 def test_an_unknown_consumer_may_have_any_name(reclaimer, store, take, members, redis_client, caplog, name):
     take("first", 3)

@@ -187,13 +187,6 @@ def test_without_a_charge_it_is_retried_later_and_later_while_it_has_attempts(ri
     assert all(delays[0] <= each.delay_ms <= delays[1] for each in settlements)
 
 
-def test_a_message_alone_is_charged(rig, runs):
-    runs(fails_for(0), [0])
-    (settlement,) = rig.settler._take()
-    assert isinstance(settlement.outcome, Retry)
-    assert not settlement.uncharged
-
-
 @pytest.mark.parametrize("returned", [True, [None, "x", None]])
 def test_a_wrong_return_value_is_not_repeated_with_halves(rig, runs, returned, caplog):
     calls = runs(lambda messages: returned, range(3))

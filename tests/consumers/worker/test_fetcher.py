@@ -37,14 +37,6 @@ def waiting(rig):
     return rig.threads._jobs.qsize()
 
 
-def test_it_takes_what_is_there_and_gives_it_to_the_pools(rig, publish):
-    for _ in range(3):
-        publish()
-    turn(rig)
-    assert waiting(rig) == 3
-    assert len(rig.settler.in_hand) == 3
-
-
 def test_it_asks_for_no_more_than_there_is_room_for(rig, publish):
     for _ in range(100):
         publish()
@@ -227,14 +219,6 @@ def jobs(rig):
     return [rig.threads._jobs.get_nowait() for _ in range(waiting(rig))]
 
 
-def test_what_is_in_hand_does_not_run_twice_after_trouble(rig, publish):
-    publish()
-    turn(rig)
-    rig.fetcher.recover(ConnectionLost("reset"))
-    turn(rig)
-    assert waiting(rig) == 1
-
-
 def test_what_is_settled_while_it_looks_does_not_run_twice(rig, publish, monkeypatch):
     publish()
     turn(rig)
@@ -249,17 +233,6 @@ def test_what_is_settled_while_it_looks_does_not_run_twice(rig, publish, monkeyp
     rig.fetcher.recover(ConnectionLost("reset"))
     turn(rig)
     assert waiting(rig) == 1
-
-
-def test_what_redis_forgot_that_was_handled_is_acked_again(rig, publish):
-    """A Redis that lost its last second brings back deliveries that were handled."""
-    publish()
-    (delivery,) = rig.store.take("me", count=1)
-    rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
-    rig.fetcher.recover(ConnectionLost("restart"))
-    turn(rig)
-    assert waiting(rig) == 0
-    assert list(rig.settled().values()) == [Ack()]
 
 
 def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):

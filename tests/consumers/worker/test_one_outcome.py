@@ -266,19 +266,6 @@ def test_a_function_that_cannot_handle_is_refused_when_it_is_registered(handlers
         handler("default", "n")(function)
 
 
-def test_a_handler_does_not_replace_another_silently(handlers):
-    def act(message):
-        return 1
-
-    handler("default", "n")(act)
-
-    def act(message):
-        return 2
-
-    with pytest.raises(ConfigurationError, match="two handlers"):
-        handler("default", "n")(act)
-
-
 def test_asgiref_marks_a_coroutine_function(handlers):
     handler("default", "n")(markcoroutinefunction(lambda message: unfinished()))
     assert find("default", "n").is_async

@@ -87,13 +87,6 @@ def test_a_batch_leaves_in_one_trip(settler, store, held):
     assert (depths.ready, depths.delayed, depths.dead, depths.pending) == (1, 1, 1, 0)
 
 
-def test_settling_takes_the_next_along(settler, store, held, publish):
-    publish()
-    add(settler, held, ACK)
-    assert len(settler.settle_and_take(store, count=10)) == 1
-    assert len(settler) == 0
-
-
 @pytest.mark.parametrize(
     ("side", "way"), [("before", "settle_and_take"), ("after", "settle"), ("after", "settle_and_take")]
 )
