@@ -1,8 +1,5 @@
 """Queues and topics with a server of their own: `runconsumer` handles them beside the others."""
 
-import os
-import signal
-
 import pytest
 
 from mq_django import inspector, queues, topics
@@ -12,7 +9,6 @@ from mq_django.inspector import message_lists, plans, processes
 from mq_django.rsmq import RSMQ
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.sessions import within
 from tests import on_cluster
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
@@ -118,22 +114,6 @@ def test_the_read_side_shows_the_queues_of_all_servers(mq_settings, apart, other
     assert "Cannot reach" in shown[APART].error
     (news,) = inspector.topics.topics()
     assert "Cannot reach" in news.error
-
-
-def test_a_server_that_does_not_answer_hides_nothing_of_another(mq_settings, apart, other):
-    mq_settings(**{**apart, "TOPICS": {"log": {}, "news": {"CONNECTION": other.url}}})
-    topics["log"].group("readers")
-    queues["default"].publish("act", {})
-    os.kill(other.pid, signal.SIGSTOP)
-    try:
-        with within(1.2):
-            shown = {view.name: view for view in inspector.overview()}
-            found = {view.name: view for view in inspector.topics.topics()}
-    finally:
-        os.kill(other.pid, signal.SIGCONT)
-    assert (shown["default"].ready, shown["default"].error) == (1, "")
-    assert "did not answer" in shown[APART].error
-    assert (found["log"].error, bool(found["news"].error)) == ("", True)
 
 
 def test_each_service_knows_its_server(mq_settings, apart, other):

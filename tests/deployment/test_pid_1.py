@@ -71,32 +71,6 @@ def test_it_is_number_1_and_sigterm_lets_handlers_finish(container, publish, his
     assert len(history.lines("effect")) == 1
 
 
-def test_a_second_sigterm_ends_it_before_the_handler(container, publish, history):
-    tree, first = container()
-    publish(["sleep", 60])
-    history.wait_for("start")
-    kill(first, signal.SIGTERM)
-    wait_until(lambda: "waiting for running handlers" in tree.logged())
-    kill(first, signal.SIGTERM)
-    assert tree.wait(within=25) == 0
-    assert not history.lines("effect")
-
-
-def test_sighup_loads_new_code(container, history, publish):
-    tree, first = container()
-    publish()
-    (before,) = {line["pid"] for line in history.wait_for("effect")}
-    kill(first, signal.SIGHUP)
-
-    def has_changed():
-        publish()
-        return {line["pid"] for line in history.lines("effect")} - {before}
-
-    wait_until(has_changed, timeout=30)
-    kill(first, signal.SIGTERM)
-    assert tree.wait(30) == 0
-
-
 def orphan(container, publish, history, init):
     """Let a handler leave a process behind that soon ends, replace the consumer, and return the first process."""
     tree, first = container("--max-messages", "1", init=init)

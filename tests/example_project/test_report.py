@@ -1,38 +1,19 @@
 """The nightly report: a schedule in code; and the newsletter, one in the settings."""
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
-import redis
 
 from example_project import settings as example_settings
-from example_project.office.models import Report, Sale
 from example_project.office.tasks import write_report
 from mq_django import cron, registry
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.stores.schedules import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests import places
 from tests.optional import needs_croniter
-from tests.working import work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
-
-
-def test_the_report_is_written_once_a_night_however_many_fire(redis_client: redis.Redis) -> None:
-    Sale.objects.create(order_id=1, pieces=2, total=Decimal("25.00"))
-    config = get_config().queue("default")
-    name = write_report.module_path
-    redis_client.hset(config.keys.schedules, f"last:{name}", places.now_ms(redis_client) - 3 * 86_400_000)
-    for _ in range(3):
-        Scheduler.of({0: config}).run_once()
-    (message,) = work("default")
-    assert message.name == name
-    report = Report.objects.get()
-    assert (report.orders, report.total, report.edition) == (1, Decimal("25.00"), 1)
 
 
 @needs_croniter
