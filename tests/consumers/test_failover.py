@@ -50,15 +50,10 @@ def unplanned(pair, proxy):
 def test_behind_an_address_that_stays_consumers_work_again(trees, publish, history, pair, failover, doubled):
     proxy = Proxy(pair.master.url)
     tree = trees("--processes", "2", CONNECTION=proxy.url)
-    publish()
-    history.wait_for("effect")
-    children = set(tree.children())
-    running = [publish(["sleep", 1.0]) for _ in range(8)]
-    waiting = [publish(delay=3.0), *(publish(["sleep", 0.2]) for _ in range(40))]
-    history.wait_for("start", 9)
+    children, ids = work_begins(tree, publish, history)
     with failover(pair, proxy):
-        wait_until(lambda: set(history.counts()) >= set(running))
-    works_again(publish, history, [*running, *waiting], doubled=doubled)
+        wait_until(lambda: set(history.counts()) >= set(ids[:8]))
+    works_again(publish, history, ids, doubled=doubled)
     assert set(tree.children()) == children
     proxy.close()
 
@@ -70,7 +65,10 @@ def sentinel(pair):
         yield found
 
 
-def by_alias(sentinel, settings):
+def test_by_a_sentinels_word_consumers_and_producers_find_the_new_master(
+    trees, publish, history, pair, sentinel, settings, mq_settings
+):
+    """By an alias of django-redis. By a URL: `make chaos CHAOS=sentinel-failover`."""
     settings.CACHES = {
         **settings.CACHES,
         "mq": {
@@ -83,29 +81,23 @@ def by_alias(sentinel, settings):
             },
         },
     }
-    return "mq"
-
-
-def by_url(sentinel, settings):
-    return sentinel.url
-
-
-@pytest.mark.parametrize("named", [by_alias, by_url])
-def test_by_a_sentinels_word_consumers_and_producers_find_the_new_master(
-    trees, publish, history, pair, sentinel, settings, mq_settings, named
-):
-    tree = trees("--processes", "2", CONNECTION=named(sentinel, settings))
-    publish()
-    history.wait_for("effect")
-    children = set(tree.children())
-    running = [publish(["sleep", 1.0]) for _ in range(8)]
-    waiting = [publish(delay=3.0), *(publish(["sleep", 0.2]) for _ in range(40))]
-    history.wait_for("start", 9)
+    tree = trees("--processes", "2", CONNECTION="mq")
+    children, ids = work_begins(tree, publish, history)
     pair.wait_for_replica()
     pair.master.kill()
     wait_until(lambda: sentinel.master_port() == pair.replica.port, timeout=40)
-    works_again(publish, history, [*running, *waiting], doubled=HANDLERS)
+    works_again(publish, history, ids, doubled=HANDLERS)
     assert set(tree.children()) == children
+
+
+def work_begins(tree, publish, history):
+    """Let some messages run, some be ready and one wait; return the consumers, and the messages."""
+    publish()
+    history.wait_for("effect")
+    ids = [*(publish(["sleep", 1.0]) for _ in range(8)), publish(delay=3.0)]
+    ids += [publish(["sleep", 0.2]) for _ in range(40)]
+    history.wait_for("start", 9)
+    return set(tree.children()), ids
 
 
 def works_again(publish, history, ids, *, doubled):
