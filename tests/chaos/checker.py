@@ -68,14 +68,6 @@ class Ending:
     given_up: Sequence[str] = ()
 
 
-#: The figures of a verdict about failovers, and about the order of keys.
-FAILOVER_FIGURES = ("lost_with_masters", "repeated_by_masters")
-ORDER_FIGURES = ("keys", "overlaps", "overlaps_without_fault", "inversions", "removed")
-
-#: The figures of a verdict about failovers.
-WINDOW_FIGURES = ("lost_in_window", "repeated_in_window")
-
-
 @dataclass(kw_only=True)
 class Verdict:
     """What the checker found."""
@@ -117,26 +109,10 @@ class Verdict:
 
     def add(self, other: "Verdict") -> None:
         """Take in the verdict on another run."""
-        for name in (
-            "messages",
-            "runs",
-            "faults",
-            "lost",
-            *WINDOW_FIGURES,
-            "duplicates",
-            "duplicates_without_fault",
-            "early",
-            "leaked",
-            "stale",
-            *FAILOVER_FIGURES,
-            *ORDER_FIGURES,
-        ):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
-        self.recoveries += other.recoveries
-        self.handovers += other.handovers
-        self.violations += other.violations
-        self.stories += other.stories
+        most = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+        self.duplicates_per_fault_max = most
 
 
 def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:
@@ -157,7 +133,8 @@ def _some(ids: Sequence[str]) -> str:
     return ", ".join(sorted(ids)[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
 
 
-def _found(invariant: str, ids: Sequence[str], what: str) -> Iterator[Violation]:
+def violations_of(invariant: str, ids: Sequence[str], what: str) -> Iterator[Violation]:
+    """Yield a violation if there are any of these ids."""
     if ids:
         yield Violation(invariant, f"{len(ids)} {what}: {_some(ids)}", tuple(sorted(ids)[:3]))
 
@@ -178,9 +155,9 @@ def _places(told: Told, ending: Ending, terms: Terms, verdict: Verdict) -> Itera
     verdict.lost_in_window = len(terms.excused.intersection(lost))
     lost, twice = _unless(terms.excused, lost), _unless(terms.excused, twice)
     verdict.lost = len(lost)
-    yield from _found("I1", lost, "messages are lost")
-    yield from _found("I1", twice, "messages ended in two places")
-    yield from _found("I1", _repeated(ending.rest.queued), "messages are queued twice")
+    yield from violations_of("I1", lost, "messages are lost")
+    yield from violations_of("I1", twice, "messages ended in two places")
+    yield from violations_of("I1", _repeated(ending.rest.queued), "messages are queued twice")
 
 
 def _unless(excused: Collection[str], ids: Iterable[str]) -> list[str]:
@@ -201,9 +178,9 @@ def _publishing(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterato
     ]
     unknown = [message for message, life in told.lives.items() if life.effects and life.invoked is None]
     unseen = [message for message, life in told.lives.items() if life.acks and not life.effects]
-    yield from _found("I2", refused, "messages run though their publish was refused")
-    yield from _found("I2", unknown, "messages had an effect and were never published")
-    yield from _found("I4", _unless(terms.excused, unseen), "messages count as handled without an effect")
+    yield from violations_of("I2", refused, "messages run though their publish was refused")
+    yield from violations_of("I2", unknown, "messages had an effect and were never published")
+    yield from violations_of("I4", _unless(terms.excused, unseen), "messages count as handled without an effect")
 
 
 def _duplicates(told: Told, _: Ending, terms: Terms, verdict: Verdict) -> Iterator[Violation]:
@@ -225,17 +202,17 @@ def _duplicates(told: Told, _: Ending, terms: Terms, verdict: Verdict) -> Iterat
     left = _unless(terms.excused, (message for message, count in repeated.items() if count))
     verdict.repeated_in_window = sum(repeated[message] for message in terms.excused & repeated.keys())
     verdict.duplicates_without_fault = sum(repeated.values()) - verdict.repeated_in_window
-    yield from _found("I3", left, "messages had an effect again that no fault explains")
+    yield from violations_of("I3", left, "messages had an effect again that no fault explains")
 
 
 def _key_order(told: Told, _: Ending, terms: Terms, verdict: Verdict) -> Iterator[Violation]:
     """I5: one message of a key at a time, in the order of their publishing."""
-    found = order_of_keys(told)
-    verdict.keys, verdict.overlaps = found.keys, found.overlaps
+    order = order_of_keys(told)
+    verdict.keys, verdict.overlaps = order.keys, order.overlaps
     together, inversions = (
-        [pair for pair in pairs if not terms.excused.intersection(pair)] for pairs in (found.together, found.inversions)
+        [pair for pair in pairs if not terms.excused.intersection(pair)] for pairs in (order.together, order.inversions)
     )
-    verdict.overlaps += len(found.together) - len(together)
+    verdict.overlaps += len(order.together) - len(together)
     verdict.overlaps_without_fault, verdict.inversions = len(together), len(inversions)
     for pairs, what in (
         (together, "messages ran beside another one of their key"),
@@ -244,8 +221,8 @@ def _key_order(told: Told, _: Ending, terms: Terms, verdict: Verdict) -> Iterato
         if pairs:
             some = _some([f"{one} with {other}" for one, other in pairs])
             yield Violation("I5", f"{len(pairs)} {what}: {some}", pairs[0])
-    yield from _found(
-        "I5", _unless(terms.excused, found.believed), "outcomes counted that came from processes taken for dead"
+    yield from violations_of(
+        "I5", _unless(terms.excused, order.believed), "outcomes counted that came from processes taken for dead"
     )
 
 
@@ -255,10 +232,10 @@ def _settling(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterator[
     tails = LostTails.of(told)
     for what, times in (("acked", "acks"), ("buried", "buried")):
         twice = [m for m, life in lives.items() if tails.certain(getattr(life, times)) > 1]
-        yield from _found("I6", twice, f"messages were {what} twice")
-    yield from _found("I6", _repeated(ending.rest.dead), "messages are in the dead-letter queue twice")
+        yield from violations_of("I6", twice, f"messages were {what} twice")
+    yield from violations_of("I6", _repeated(ending.rest.dead), "messages are in the dead-letter queue twice")
     beyond = [m for m, life in lives.items() if life.attempts > terms.max_attempts]
-    yield from _found("I6", beyond, f"messages had more than {terms.max_attempts} attempts")
+    yield from violations_of("I6", beyond, f"messages had more than {terms.max_attempts} attempts")
 
 
 def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
@@ -274,7 +251,7 @@ def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[V
                 early.append(f"{message} by {(since + delay - follow[0]) * 1000:.1f} ms")
                 break
     verdict.early = len(early)
-    yield from _found("I7", early, "messages started before they were due")
+    yield from violations_of("I7", early, "messages started before they were due")
 
 
 def _balance(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterator[Violation]:
@@ -296,8 +273,8 @@ def _at_rest(_: Told, ending: Ending, __: Terms, verdict: Verdict) -> Iterator[V
     verdict.leaked = rest.pending + len(strangers) + len(rest.strange_keys)
     if rest.pending:
         yield Violation("I9", f"{rest.pending} deliveries are still pending at rest")
-    yield from _found("I9", strangers, "consumers are known that do not live")
-    yield from _found("I9", rest.strange_keys, "keys are not in the schema")
+    yield from violations_of("I9", strangers, "consumers are known that do not live")
+    yield from violations_of("I9", rest.strange_keys, "keys are not in the schema")
     if ending.restarted is not None and ending.restarted != rest:
         yield Violation("I10", f"a restart changed what is where: {rest} became {ending.restarted}")
 

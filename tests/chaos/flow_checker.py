@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.checker import Verdict, Violation
+from tests.chaos.checker import Verdict, Violation, violations_of
 from tests.chaos.flow_history import Execution, FlowHistory, read_history
 from tests.chaos.flow_places import EndedRun, FlowRest
 from tests.chaos.flows import Plan
@@ -64,12 +64,6 @@ def _begun(rest: FlowRest) -> list[EndedRun]:
     return [run for run in rest.runs if run.state != "building"]
 
 
-def _found(invariant: str, which: Sequence[str], what: str) -> Iterator[Violation]:
-    if which:
-        some = ", ".join(sorted(which)[:4]) + (f" and {len(which) - 4} more" if len(which) > 4 else "")
-        yield Violation(invariant, f"{len(which)} {what}: {some}", tuple(sorted(which)[:3]))
-
-
 def _ends(told: FlowHistory, ending: FlowEnding, verdict: Verdict) -> Iterator[Violation]:
     """W1: each run has ended as it must."""
     runs = _begun(ending.rest)
@@ -79,10 +73,10 @@ def _ends(told: FlowHistory, ending: FlowEnding, verdict: Verdict) -> Iterator[V
     wrong = [_of(run) for run in runs if run.state != "running" and run.state not in ENDS[told.plans[run.name].fate]]
     uncounted = [f"{_of(run)}: {why}" for run in runs if (why := _miscounted(run, told.plans[run.name]))]
     verdict.lost = len(lost)
-    yield from _found("W1", lost, "runs are lost")
-    yield from _found("W1", hanging, "runs hang")
-    yield from _found("W1", wrong, "runs have not ended as they must")
-    yield from _found("W1", uncounted, "runs have wrong counts")
+    yield from violations_of("W1", lost, "runs are lost")
+    yield from violations_of("W1", hanging, "runs hang")
+    yield from violations_of("W1", wrong, "runs have not ended as they must")
+    yield from violations_of("W1", uncounted, "runs have wrong counts")
     if not ending.is_ended:
         yield Violation("W1", f"not all runs have ended within {ending.seconds:.0f} s")
 
@@ -119,7 +113,7 @@ def _repeats(told: FlowHistory, _: FlowEnding, verdict: Verdict) -> Iterator[Vio
         name for name, group in groups.items() if any(not _may_repeat(told, one) for one in _repeated(told, group))
     ]
     verdict.duplicates_without_fault = len(again)
-    yield from _found("W2", again, "steps and callbacks ran again without a reason")
+    yield from violations_of("W2", again, "steps and callbacks ran again without a reason")
 
 
 def _repeated(told: FlowHistory, group: Sequence[Execution]) -> Sequence[Execution]:
@@ -149,9 +143,9 @@ def _orders(told: FlowHistory, _: FlowEnding, __: Verdict) -> Iterator[Violation
             early += [f"{key}.{label}" for one in group if one.began < ready]
             expected = [values[before] for before in inputs[label]]
             wrong += [f"{key}.{label}" for one in group if list(one.values) != expected]
-    yield from _found("W3", early, "steps started before those that they wait for had returned")
-    yield from _found("W3", wrong, "steps got wrong values")
-    yield from _found("W3", unplanned, "steps were in no plan")
+    yield from violations_of("W3", early, "steps started before those that they wait for had returned")
+    yield from violations_of("W3", wrong, "steps got wrong values")
+    yield from violations_of("W3", unplanned, "steps were in no plan")
 
 
 def _first_return(group: Sequence[Execution]) -> float:
@@ -197,10 +191,10 @@ def _callbacks(told: FlowHistory, ending: FlowEnding, _: Verdict) -> Iterator[Vi
     known = {run.id: run.round for run in ending.rest.runs}
     later = [f"{run_id}.{max(each)}" for run_id, each in rounds.items() if each and max(each) > known.get(run_id, 0)]
     unheard = [found for found in ids if not {found} & {*told.callbacks, *told.removed, *ending.rest.dead}]
-    yield from _found("W5", mixed, "rounds have callbacks that do not belong together")
-    yield from _found("W5", missing, "runs have ended without their callbacks")
-    yield from _found("W5", later, "callbacks are of rounds that have not been")
-    yield from _found("W5", unheard, "callbacks were published and never ran")
+    yield from violations_of("W5", mixed, "rounds have callbacks that do not belong together")
+    yield from violations_of("W5", missing, "runs have ended without their callbacks")
+    yield from violations_of("W5", later, "callbacks are of rounds that have not been")
+    yield from violations_of("W5", unheard, "callbacks were published and never ran")
 
 
 def _has_last(run: EndedRun, rounds: Mapping[int, set[str]]) -> bool:
@@ -218,9 +212,9 @@ def _left(told: FlowHistory, ending: FlowEnding, verdict: Verdict) -> Iterator[V
         if number:
             yield Violation("W6", f"{number} entries are left in {place}")
     verdict.leaked = sum(numbers.values()) + len(rest.notes)
-    yield from _found("W6", rest.notes, "notes about steps are left")
-    yield from _found("W6", rest.problems, "problems are found by a check")
-    yield from _found(
+    yield from violations_of("W6", rest.notes, "notes about steps are left")
+    yield from violations_of("W6", rest.problems, "problems are found by a check")
+    yield from violations_of(
         "W6", [_of(run) for run in rest.runs if run.stays and run.state != "running"], "runs never expire"
     )
     for sentence in ending.given_up:

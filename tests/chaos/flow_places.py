@@ -9,6 +9,7 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.core.keys import HOMES, WorkflowKeys
+from tests.chaos.places import left, published
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE
 
 #: The prefix of fields about claims that keep a second publication out; the ids of messages follow, which all begin
@@ -93,30 +94,18 @@ def look(client: redis.Redis, problems: Sequence[str] = ()) -> FlowRest:
     """Return what is left of workflows, with what `mq workflows --check` has found."""
     places = homes()
     queues = [get_config().queue(queue).keys for queue in (FLOW_QUEUE, FLOW_QUEUE_BESIDE)]
-    published: Counter[str] = Counter()
-    for keys in queues:
-        for key in client.scan_iter(match=keys.hours(0).removesuffix("0") + "*", count=1000):
-            for name, count in _pairs(client.hgetall(key)):
-                kind, _, what = name.partition("|")[2].partition("|")
-                published[what] += int(count) if kind == "published" and what else 0
     return FlowRest(
         runs=[run for keys in places for run in _runs(client, keys)],
         starts=sum(int(client.xlen(keys.starts)) for keys in places),
         busy=sum(int(client.zcard(keys.busy)) for keys in places),
         alive=sum(int(client.zcard(keys.alive)) for keys in places),
         notes=[name for keys in queues for name, _ in _pairs(client.hgetall(keys.step_notes)) if name != "#"],
-        queued=sum(queued(client, queue) for queue in (FLOW_QUEUE, FLOW_QUEUE_BESIDE)),
+        queued=sum(left(client, keys) for keys in queues),
         dead=[name for keys in queues for name, _ in _pairs(client.hgetall(keys.dead_ids))],
-        published=published,
+        published=sum((published(client, keys) for keys in queues), Counter()),
         claimed=[field[len(CLAIM) :].decode() for keys in queues for field in _claims(client, keys.claims)],
         problems=problems,
     )
-
-
-def queued(client: redis.Redis, queue: str) -> int:
-    """Return how many messages of a queue are ready, pending or wait."""
-    keys = get_config().queue(queue).keys
-    return sum(int(client.xlen(stream)) for stream in keys.streams()) + int(client.hlen(keys.waiting))
 
 
 def _runs(client: redis.Redis, keys: WorkflowKeys) -> list[EndedRun]:

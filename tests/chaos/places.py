@@ -1,5 +1,6 @@
 """Where messages are when a run has come to rest, read from Redis past everything that is tested."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -85,6 +86,17 @@ def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
     for stream in keys.streams():
         if client.exists(stream):
             found += [row["name"].decode() for row in client.xinfo_consumers(stream, keys.group)]
+    return found
+
+
+def published(client: redis.Redis, keys: QueueKeys) -> Counter[str]:
+    """Return how many messages of each name Redis has counted as published: the script that publishes counts."""
+    found: Counter[str] = Counter()
+    for key in client.scan_iter(match=keys.hours(0).removesuffix("0") + "*", count=1000):
+        counters: Any = client.hgetall(key)
+        for counter, number in counters.items():
+            kind, _, what = counter.decode().partition("|")[2].partition("|")
+            found[what] += int(number) if kind == "published" and what else 0
     return found
 
 

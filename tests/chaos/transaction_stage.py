@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -133,7 +132,9 @@ class TransactionStage(Stage):
             return TransactionEnding(
                 orders=self.orders.committed(),
                 log=_log(client),
-                published=_published(client, ORDERS, LEDGER),
+                published={
+                    name: places.published(client, get_config().queue(name).keys).total() for name in (ORDERS, LEDGER)
+                },
                 booked=self.orders.effects("proof_booking"),
                 entered=self.orders.effects("proof_entry"),
                 rows=rows,
@@ -194,18 +195,6 @@ def _log(client: redis.Redis) -> list[str]:
     topic: Any = get_config().topics[PLACED]
     entries: Any = client.xrange(topic.keys.log)
     return [places.label(places.attributes(fields)) or "" for _, fields in entries]
-
-
-def _published(client: redis.Redis, *names: str) -> dict[str, int]:
-    """Return how many messages of queues Redis has counted as published: the script that publishes counts."""
-    found: Counter[str] = Counter()
-    for name in names:
-        for key in client.scan_iter(match=get_config().queue(name).keys.hours(0).removesuffix("0") + "*", count=1000):
-            counters: Any = client.hgetall(key)
-            for counter, number in counters.items():
-                kind, _, what = counter.decode().partition("|")[2].partition("|")
-                found[name] += int(number) if kind == "published" and what else 0
-    return dict(found)
 
 
 def _dead(client: redis.Redis, name: str) -> int:

@@ -117,17 +117,6 @@ def test_the_failure_of_a_robust_hook_is_logged_as_django_logs_it(emails, ready,
     assert ready() == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_django_logs_the_failure_of_a_robust_publish(emails, caplog, monkeypatch):
-    def fail(*_):
-        raise ConnectionLost("away")
-
-    monkeypatch.setattr(type(emails.sink), "_write", fail)
-    with caplog.at_level(logging.ERROR), transaction.atomic():
-        emails.publish("welcome", 1, robust=True)
-    assert "Error calling OnCommitSink.send in on_commit()" in caplog.text
-
-
 def test_what_the_callbacks_of_django_have_sent_no_longer_waits(emails, ready):
     with TestCase.captureOnCommitCallbacks(execute=True) as callbacks:
         emails.publish("welcome", 1)

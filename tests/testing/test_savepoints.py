@@ -5,7 +5,7 @@ from asgiref.sync import async_to_sync
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from mq_django import Ack, Retry, handler, queues
-from tests.seeding import publish, publish_many
+from tests.seeding import publish
 from tests.testapp.models import Tag
 from tests.working import arun, run
 
@@ -60,13 +60,6 @@ class TestInTheTransactionOfATest:
         assert isinstance(handles(change).outcome, Ack)
         assert tags() == []
         assert "all its changes are rolled back in the transaction of this test" in caplog.text
-
-    def test_a_broken_handler_does_not_break_the_next_one(self, handles):
-        handler("emails", "clash")(lambda message: clash())
-        handler("emails", "fine")(lambda message: Tag.objects.create(name="x"))
-        publish_many("emails", [("clash", 1), ("fine", 2)])
-        assert [type(each.outcome) for each in run("emails")] == [Retry, Ack]
-        assert tags() == ["x"]
 
     def test_a_savepoint_that_the_server_does_not_release_is_rolled_back(self, handles, monkeypatch):
         """PostgreSQL refuses that after a failed statement which the handler has caught."""

@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django.management.ports import check_ports, serving_ports
 from mq_django.transport.private_server import PrivateServer
+from tests.shell import free_port
 from tests.waiting import wait_until
 
 
@@ -22,9 +23,7 @@ class Probes:
     """Asks the port of a tree."""
 
     def __init__(self):
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
+        self.port = free_port()
 
     def ask(self, path):
         """Return the status and the body; 0 without an answer."""

@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import socket
-import textwrap
 
 import pytest
 from django.apps import AppConfig, apps
@@ -18,48 +17,12 @@ from mq_django.producers import queues, topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.consumers.supervisor.conftest import HANDLERS
 from tests.processes import alive, processes
+from tests.shell import free_port
 from tests.waiting import wait_until
 
-SETTINGS = """
-    import json, os, sys, time
-    from pathlib import Path
-    from tests.consumers.project.settings import *
-
-    INSTALLED_APPS += ["fresh"]
-    MQ_DJANGO |= json.loads(Path(__file__).with_name("changes.json").read_text())
-"""
-HANDLERS = """
-    from mq_django import every, handler, subscriber, task
-    from tests.consumers.project.history import note
-"""
 TASK = "from mq_django import task\n@task\ndef add(): ...\n"
-
-
-class Site:
-    """A project whose code and settings change while its consumers run."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        (folder / "fresh").mkdir(parents=True)
-        (folder / "fresh" / "__init__.py").touch()
-        self.write("fresh/handlers.py", HANDLERS)
-        self.write("changes.json", "{}")
-        self.write("site_settings.py", SETTINGS)
-
-    def write(self, name, text):
-        (self.folder / name).write_text(textwrap.dedent(text), encoding="utf-8")
-
-    def add(self, name, text):
-        with (self.folder / name).open("a", encoding="utf-8") as file:
-            file.write(textwrap.dedent(text))
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "code"))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    return Site(tmp_path / "code")
 
 
 @pytest.fixture
@@ -232,8 +195,7 @@ def test_with_autoreload_a_new_module_is_found_and_what_cannot_be_loaded_is_wait
 ):
     """Django's own reloader watches what was imported, and ends when a change cannot be loaded."""
     mq_settings(TOPICS={"orders": {}})
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     tree = start("--autoreload", "--health-port", f"127.0.0.1:{port}")
     topics["orders"].publish("paid", 7)
     # Editors save what is half written.

@@ -16,11 +16,10 @@ from mq_django.consumers.supervisor.systemd import VARIABLES, NotifySocket, Syst
 from mq_django.consumers.supervisor.workers import environment
 from mq_django.transport.private_server import PrivateServer
 from tests.processes import processes
+from tests.shell import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PASSCRED"), reason="systemd is for Linux")
-
-SETTINGS = "from tests.consumers.project.settings import *\n"
 
 
 class Systemd:
@@ -81,17 +80,6 @@ def systemd(address, monkeypatch):
     found.close()
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A module of settings that a test may change."""
-    path = tmp_path / "code" / "site_settings.py"
-    path.parent.mkdir()
-    path.write_text(SETTINGS)
-    monkeypatch.setenv("PYTHONPATH", str(path.parent))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    return path
-
-
 def wait_for_pings(systemd, count=2):
     """Wait for further signs of life."""
     before = systemd.pings()
@@ -138,8 +126,7 @@ def test_a_reload_ends_when_the_new_consumers_or_the_new_program_are_ready_or_it
     trees, systemd, site, monkeypatch
 ):
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     tree = trees("--settings", "site_settings", "--processes", "1", "--health-port", f"127.0.0.1:{port}")
     events = ["READY"]
 
@@ -154,10 +141,10 @@ def test_a_reload_ends_when_the_new_consumers_or_the_new_program_are_ready_or_it
     before = set(tree.children())
     reload()
     assert not before & set(tree.children())
-    site.write_text("1 / 0\n")
+    site.write("changes.json", "")
     reload()
     assert "keeping the old consumers" in tree.logged()
-    site.write_text(SETTINGS + 'MQ_DJANGO["QUEUES"] = {"default": {}, "late": {}}\n')
+    site.write("changes.json", '{"QUEUES": {"default": {}, "late": {}}}')
     reload()
     assert "Handling default, late." in tree.logged()
     # Its port and the variables are there in the new program, too.

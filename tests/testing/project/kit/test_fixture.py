@@ -19,15 +19,6 @@ def failing(monkeypatch):
     monkeypatch.setattr("shop.handlers.send_mail", lambda *args: 1 / 0)
 
 
-@pytest.mark.django_db
-class TestCommits:
-    def test_what_a_handler_publishes_is_sent_when_it_ends(self, mq, monkeypatch):
-        monkeypatch.setattr("shop.handlers.send_mail", lambda *args: confirm.enqueue(1))
-        emails.publish("welcome", ANN, on_commit=False)
-        assert [handled.message.queue for handled in mq.run()] == ["emails", "default"]
-        assert mq.pending_commit == []
-
-
 class TestTime:
     def test_travelling_to_a_moment(self, mq):
         emails.publish("welcome", ANN, deliver_at=datetime(2050, 1, 1, tzinfo=UTC))
