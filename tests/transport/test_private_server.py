@@ -77,12 +77,6 @@ def test_a_stopped_process_can_be_stopped():
     assert not alive(pid)
 
 
-def test_settings_reach_the_server():
-    settings = {"maxmemory": "20mb", "maxmemory-policy": "allkeys-lru"}
-    with PrivateServer(settings=settings) as server, client(server) as redis_client:
-        assert redis_client.config_get("maxmemory-policy") == {"maxmemory-policy": "allkeys-lru"}
-
-
 def test_one_that_cannot_start_says_why():
     server = PrivateServer(settings={"maxmemory": "a lot"})
     with pytest.raises(ConnectionLost, match=r"ended at once.*argument"):

@@ -4,7 +4,6 @@ import asyncio
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -252,7 +251,3 @@ def test_a_path_does_not_name_folders_of_the_machine(monkeypatch):
         "": "",
     }
     assert {path: short_path(path) for path in shown} == shown
-
-
-def test_the_files_of_this_project_are_relative_to_it():
-    assert short_path(str(Path(__file__))).endswith(Path(HERE).name)
