@@ -124,12 +124,6 @@ def test_by_djangos_command_in_parallel_processes(run, configured_keys, servers)
     assert configured_keys() == []
 
 
-def test_by_unittest_when_the_environment_says_so(run, configured_keys):
-    code = "import django, unittest; django.setup(); unittest.main('kit.test_isolated')"
-    run("-c", code, MQ_DJANGO_TESTING="1")
-    assert configured_keys() == []
-
-
 def test_by_a_runner_of_a_projects_own(run, configured_keys):
     """It protects the database of the settings as well."""
     assert "no database of tests is known" in run("check.py").stdout
@@ -159,17 +153,19 @@ def test_consumers_of_a_test_use_its_database(project, run, configured_keys):
             assert database.execute("SELECT * FROM sqlite_master").fetchall() == []
 
 
-def test_the_plugin_imports_no_django_and_starts_no_server_for_tests_that_do_not_publish(run):
+def test_by_unittest_when_the_environment_says_so_and_before_nothing_is_imported_or_started(run, configured_keys):
     code = """
-import os, sys
+import os, sys, unittest
 from mq_django.testing import plugin
 print([name for name in sys.modules if name.startswith("django")])
 import django
 django.setup()
 plugin.pytest_runtest_teardown()
 print("MQ_DJANGO_TEST_SERVER" in os.environ)
+unittest.main("kit.test_isolated")
 """
     assert run("-c", code, MQ_DJANGO_TESTING="1").stdout == "[]\nFalse\n"
+    assert configured_keys() == []
 
 
 @pytest.fixture
