@@ -40,6 +40,7 @@ class TestTime:
     def test_results_expire(self, mq, db):
         confirm.using(on_commit=False).enqueue(7)
         mq.run()
+        assert [found.return_value for found in mq.results] == [7]
         mq.advance(hours=2)
         assert mq.results == []
 
