@@ -120,3 +120,29 @@ def test_after_a_kill_in_a_call_only_what_it_had_runs_alone(trees, send, history
     assert all(attempt == 1 for each in later for attempt in each["attempts"])
     assert all(history.counts("start")[each] == 1 for each in waiting)
     assert tree.stop() == 0
+
+
+def test_the_message_that_kills_its_process_is_found(trees, send, history, store):
+    # Charged for both processes that it has ended, it does so no more in its third attempt.
+    ids = [send() for _ in range(7)] + [send(["once", ["exit", 1]])] + [send() for _ in range(7)]
+    tree = trees("--processes", "1", "--threads", "1", QUEUES=QUEUES)
+    wait_until(lambda: handled(history, ids))
+    wait_until(lambda: is_empty(store))
+    killer = ids[7]
+    assert [line["attempt"] for line in history.lines("start") if line["id"] == killer] == [1, 1, 3]
+    others = [line for line in history.lines("start") if line["id"] != killer]
+    assert all(line["attempt"] == 1 for line in others)
+    assert tree.stop() == 0
+
+
+def test_a_call_that_cannot_be_interrupted_makes_its_messages_suspects(trees, send, history, store):
+    ids = [send(name="stubborn"), send(["once", ["gil", 3600]], name="stubborn"), send(name="stubborn")]
+    # What is late will never end.
+    limits = {f"mq_django.consumers.supervisor.workers:{name}": 0.3 for name in ("OVERTIME", "UNRESPONSIVE")}
+    tree = trees("--processes", "1", "--threads", "1", limits=limits, QUEUES=QUEUES)
+    wait_until(lambda: handled(history, ids), timeout=20)
+    wait_until(lambda: is_empty(store))
+    attempts = {line["id"]: line["attempt"] for line in history.lines("effect")}
+    assert attempts[ids[0]] == attempts[ids[2]] == 1
+    assert attempts[ids[1]] > 1
+    assert tree.stop() == 0
