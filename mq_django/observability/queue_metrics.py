@@ -271,12 +271,12 @@ GAUGES = (
     Plain("mq_django_queue_messages", "Messages by state.", ("queue", "state"), _messages),
     _of_queue(
         "mq_django_queue_oldest_ready_age_seconds",
-        "For how long the oldest message that is ready, or was fetched and has not started, has waited; 0 without any.",
+        "Age of the oldest message that has not started; 0 without any.",
         lambda queue: (queue.view.waited_ms or 0) / 1000,
     ),
     _of_queue(
         "mq_django_queue_not_started_messages",
-        "Messages that wait for a handler: ready ones, and pending ones that have not started.",
+        "Ready messages, and pending ones that have not started.",
         lambda queue: queue.view.not_started,
     ),
     _of_queue("mq_django_queue_paused", "Whether the queue is paused.", lambda queue: queue.view.paused),
@@ -286,29 +286,27 @@ GAUGES = (
     Plain("mq_django_queue_problem", "1 for each problem that the queue has now.", ("queue", "problem"), _problems),
     Plain(
         "mq_django_queue_dead_letters",
-        "Dead letters by the class of their error, as counted when they were buried.",
+        "Dead letters by the class of their error.",
         ("queue", "error"),
         _dead,
     ),
     Plain("mq_django_schedules", "Schedules by state.", ("queue", "state"), _schedules),
-    _of_queue(
-        "mq_django_schedule_lateness_seconds", "By how much the latest schedule of the queue is overdue.", _lateness
-    ),
+    _of_queue("mq_django_schedule_lateness_seconds", "By how much the latest schedule is overdue.", _lateness),
     _of_topic("mq_django_topic_messages", "Messages in the log of the topic.", lambda one: one.length),
-    _of_topic("mq_django_topic_bytes", "Approximate memory of the log of the topic in Redis.", lambda one: one.size),
+    _of_topic("mq_django_topic_bytes", "Approximate memory of the log in Redis.", lambda one: one.size),
     _of_group(
         "mq_django_topic_group_lag",
-        "Messages of the log that were not delivered to the group yet.",
+        "Messages of the log not yet delivered to the group.",
         lambda group: group.lag,
     ),
     _of_group(
         "mq_django_topic_group_lag_seconds",
-        "For how long the first of these messages has been in the log.",
+        "Age of the first of these messages.",
         lambda group: group.lag_ms / 1000 if group.lag else 0,
     ),
     _of_group(
         "mq_django_topic_group_retention_ratio",
-        "Share of the retention of the topic that the group uses. From 1 on it loses messages.",
+        "Share of the topic's retention that the group uses. From 1 on it loses messages.",
         lambda group: group.share,
     ),
     Plain(
@@ -319,13 +317,13 @@ GAUGES = (
     ),
     Plain(
         "mq_django_outbox_messages",
-        "Messages in the outbox: waiting; set aside, because they cannot be published; kept until they are handled.",
+        "Messages in the outbox: waiting, set aside because they cannot be published, or kept until they are handled.",
         ("database", "destination", "state"),
         _in_outbox,
     ),
     Plain(
         "mq_django_outbox_oldest_age_seconds",
-        "For how long the oldest waiting message of the outbox has waited; 0 without any.",
+        "Age of the oldest waiting message of the outbox; 0 without any.",
         ("database", "destination"),
         lambda found: [
             ((one.database, one.destination), (one.waited_ms or 0) / 1000) for one in found.outboxes if not one.error
@@ -358,7 +356,7 @@ COUNTERS = (
     ),
     _of_group(
         "mq_django_topic_group_lost_messages",
-        "Messages of the log that were trimmed before they were delivered to the group.",
+        "Messages trimmed from the log before their delivery to the group.",
         lambda group: group.lost,
     ),
 )
