@@ -64,8 +64,8 @@ def largest(size, value, name=WIDE):
 def test_the_largest_message_that_is_accepted_is_one_wherever_it_waits(subtests):
     for name, size, value in product(
         [WIDE, QUOTED],
-        [2, 100_000, MAX_DATA, MAX_DATA + 1, QUEUE.max_size],
-        ["", "x" * 100, "\x00" * 2000, '"' * 5000, "\U0001f600" * 1000],
+        [2, MAX_DATA, MAX_DATA + 1, QUEUE.max_size],
+        ["", "\x00" * 2000, '"' * 5000, "\U0001f600" * 1000],
     ):
         with subtests.test(name=name, size=size, value=value):
             found, text = largest(size, value, name)

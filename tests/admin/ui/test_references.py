@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixture
 
 #: Stands in everything that may quote data.
 CANARY = "rumpelstiltskin"
+#: Nothing that quotes data is in other queues and topics.
+WITHOUT_CANARY = (f"{BASE}orders", f"{BASE}default")
 DELAYED = f"{BASE}emails/delayed/"
 CANCEL = f"{BASE}emails/delayed/chosen/"
 DEAD = f"{BASE}emails/dead/"
@@ -76,7 +78,7 @@ def test_no_page_and_no_page_that_it_links_to_quotes_data(clerk, operator, redis
     found = [BASE + base for base in bases if "{" not in base and visit_is_free(base)]
     while found:
         address = found.pop()
-        if address in seen or not address.startswith(BASE):
+        if address in seen or not address.startswith(BASE) or address.startswith(WITHOUT_CANARY):
             continue
         seen.add(address)
         page = told(clerk, address)
