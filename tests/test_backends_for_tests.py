@@ -1,7 +1,6 @@
 """Django's backends for tests get the tasks of `mq_django.task`, too, but only in tests."""
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from mq_django import enqueue_many, task
 from mq_django.registry import find
@@ -53,12 +52,6 @@ def test_the_immediate_backend_runs_them(use):
     use(IMMEDIATE)
     result = greet.enqueue("Ann")
     assert (ran, result.status, result.return_value) == (["Ann"], TaskResultStatus.SUCCESSFUL, "Hello Ann")
-
-
-def test_they_are_enqueued_from_coroutines(use):
-    backend = use(DUMMY)
-    async_to_sync(greet.aenqueue)("Ann")
-    assert len(backend.results) == 1
 
 
 def test_many_are_enqueued_one_by_one(use):

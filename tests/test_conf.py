@@ -1,4 +1,3 @@
-import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -454,11 +453,6 @@ def test_a_queue_that_is_not_configured_is_an_error_that_names_the_others():
         config.topic("emails")
     with pytest.raises(UnknownQueue, match="none"):
         read({"QUEUES": {}})[0].queue(None)
-
-
-def test_problems_are_plain_text():
-    _, problems = read({"NAMESPACE": "", "QUEUES": 7})
-    assert json.dumps([[p.setting, p.message, p.hint] for p in problems])
 
 
 def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():

@@ -65,11 +65,6 @@ def test_options_apply_to_all():
         assert (message.key, message.priority) == ("order:7", 3)
 
 
-def test_no_call_writes_nothing(redis_client, namespace):
-    assert tasks.note.enqueue_many([]) == []
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
-
-
 def test_all_are_checked_before_the_first_is_sent(redis_client, namespace, subtests):
     for calls, error in [
         *(([[7], []], InvalidArguments), ([[7], {"copies": 2}], InvalidArguments), ([7], InvalidArguments)),

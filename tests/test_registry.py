@@ -39,28 +39,11 @@ def test_a_handler_is_found_by_queue_and_name():
     assert registry.find("default", "welcome") is None
 
 
-def test_a_coroutine_function_is_known_as_one():
-    @handler("emails", "welcome")
-    async def welcome(message): ...
-
-    assert registry.find("emails", "welcome").is_async
-
-
 def test_names_are_those_of_the_queue_and_of_every_queue():
     registry.register(registry.Handler(name="anywhere", queue=None, call=print))
     registry.register(registry.Handler(name="here", queue="emails", call=print))
     registry.register(registry.Handler(name="there", queue="default", call=print))
     assert set(registry.names("emails")) == {"anywhere", "here"}
-
-
-def test_two_handlers_of_one_name_are_refused():
-    @handler("emails", "welcome")
-    def first(message): ...
-
-    with pytest.raises(ConfigurationError, match=r"two handlers.*first.*second"):
-
-        @handler("emails", "welcome")
-        def second(message): ...
 
 
 def test_a_module_that_is_imported_again_replaces_its_handlers():

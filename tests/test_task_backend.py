@@ -262,13 +262,6 @@ def test_an_argument_that_contains_itself_is_refused(subtests):
                 tasks.note.enqueue(key=argument)
 
 
-def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, namespace):
-    result = tasks.noop.enqueue()
-    key = f"{namespace}:{{default}}:result:{result.id}"
-    assert redis_client.type(key) == b"string"
-    assert timedelta(days=6) < timedelta(milliseconds=redis_client.pttl(key)) <= timedelta(days=7)
-
-
 def test_arguments_that_the_function_does_not_take_are_refused(redis_client, namespace, subtests):
     for call, said in [
         (lambda: tasks.noop.enqueue(1), "too many positional arguments"),
@@ -607,13 +600,6 @@ def test_what_is_refused_is_said_in_djangos_words(plain, subtests):
         _ = failed.exception_class
 
 
-def test_a_queue_that_has_gone_is_noticed_when_enqueuing(mq_settings):
-    to_emails = tasks.noop.using(queue_name="emails")
-    mq_settings(QUEUES={"default": {}})
-    with pytest.raises(InvalidTask):
-        to_emails.enqueue()
-
-
 def test_wrong_settings_do_not_keep_a_module_from_being_imported(mq_settings):
     mq_settings(NAMESPACE="")
     made = task(module_level)
@@ -780,14 +766,6 @@ def test_a_task_that_recovers_is_successful_with_its_errors(redis_client, namesp
     result = tasks.third_time_lucky.get_result(enqueued.id)
     assert (result.status, result.attempts, result.return_value) == (SUCCESSFUL, 3, "lucky")
     assert [error.exception_class for error in result.errors] == [ValueError, ValueError]
-
-
-def test_an_error_that_no_retry_mends_fails_at_once():
-    enqueued = tasks.refuse.enqueue()
-    work("default")
-    result = tasks.refuse.get_result(enqueued.id)
-    assert (result.status, result.attempts) == (FAILED, 1)
-    assert result.errors[0].exception_class is tasks.Refused
 
 
 def test_an_exception_that_redis_names_is_looked_up_and_never_imported(redis_client, namespace, subtests):

@@ -184,14 +184,6 @@ def test_a_fixture_enqueues_nothing(trigger):
 # when
 
 
-def test_a_trigger_waits_for_the_commit(trigger):
-    trigger(post_save, sender=Cart)
-    with transaction.atomic():
-        Cart.objects.create()
-        assert ran() == []
-    assert len(ran()) == 1
-
-
 def test_a_rollback_takes_it_back(trigger, redis_client, namespace):
     trigger(post_save, sender=Cart)
     trigger(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}")

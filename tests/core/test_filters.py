@@ -51,11 +51,6 @@ def test_what_is_no_filter_is_refused(subtests):
             Filter.of(found)
 
 
-def test_a_filter_of_a_wrong_type_cannot_be_made():
-    with pytest.raises(InvalidFilter):
-        Filter(name=5)
-
-
 def test_the_class_of_an_error_is_told_without_its_text(subtests):
     for error, name in [
         ("ValueError: no", "ValueError"),

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from contextvars import Context, copy_context
+from contextvars import Context
 
 import pytest
 
@@ -51,13 +51,6 @@ def test_the_latest_report_counts(handler_run):
 
 def test_a_handler_that_does_not_report_has_no_report(handler_run):
     assert handler_run.report is None
-
-
-def test_it_works_in_a_thread_with_the_context_of_the_handler(handler_run):
-    thread = threading.Thread(target=copy_context().run, args=(progress, 5))
-    thread.start()
-    thread.join(10)
-    assert handler_run.report.progress.done == 5
 
 
 def test_a_thread_that_outlives_its_handler_reports_nothing(handler_run):

@@ -48,14 +48,6 @@ def test_it_names_the_database():
     assert database_of(exactly_once(Books().book)) == "default"
 
 
-def test_the_function_runs_as_before_where_it_is_called():
-    @exactly_once
-    def double(message):
-        return message * 2
-
-    assert double(2) == 4
-
-
 def test_the_registry_knows_it():
     handler("emails", "n")(exactly_once(using="other")(fresh(nothing)))
     subscriber("orders", group="g")(exactly_once(fresh(nothing)))
@@ -94,11 +86,6 @@ def test_the_wrong_order_is_an_error_at_import(monkeypatch):
     with pytest.raises(ConfigurationError, match="and not above"):
         exactly_once(task(fresh(nothing)))
     assert find("emails", "n").once is None
-
-
-def test_one_function_may_have_several_handlers():
-    handler("emails", "b")(handler("emails", "a")(exactly_once(fresh(nothing))))
-    assert (find("emails", "a").once, find("emails", "b").once) == ("default", "default")
 
 
 def test_what_is_no_alias_or_no_function_is_an_error():

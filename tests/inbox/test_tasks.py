@@ -6,7 +6,6 @@ from asgiref.sync import sync_to_async
 from mq_django import Retry, exactly_once, get_result, task
 from mq_django.conf import get_config
 from mq_django.consumers.worker.databases import databases_within
-from mq_django.registry import find
 from mq_django.task_backend import backend
 from mq_django.testing.faults import SingleRun
 from tests.inbox.conftest import ALIAS
@@ -64,8 +63,3 @@ def test_a_retry_runs_again():
     run("default")
     assert get_result(result.id).return_value == 2
     assert runs == ["w", "w"]
-
-
-def test_the_registry_knows_the_mark():
-    assert find("default", task(number).module_path).once == ALIAS
-    assert not find("default", task(anumber).module_path).on_loop

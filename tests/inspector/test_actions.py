@@ -29,15 +29,6 @@ def test_redriving_some_counts_what_went_and_what_did_not(redis_client):
     assert inspector.queue("emails").ready == 2
 
 
-def test_counting_up_to_one_leaves_out_the_newer():
-    bury_many("emails", 3)
-    until = dead_letters.count("emails").until
-    bury_many("emails", 2)
-
-    assert dead_letters.count("emails", until=until).count == 3
-    assert dead_letters.count("emails").count == 5
-
-
 def test_a_queue_that_another_version_paused_is_paused_without_details(redis_client):
     redis_client.hset(get_config().queue("emails").keys.control, "paused", "1")
 

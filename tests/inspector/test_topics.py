@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import registry, topics
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.outcomes import ACK
 from mq_django.errors import InvalidOffset
 from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected
@@ -133,18 +133,6 @@ def test_a_preview_of_all_there_is_is_known_without_counting(events, monkeypatch
     assert inspected.preview("events", "billing", "end")[1:4] == (0, 30, False)
     assert inspected.preview("events", "billing", "beginning")[1:4] == (20, 0, False)
     assert inspected.preview("events", "billing", datetime(2001, 1, 1, tzinfo=UTC))[1:4] == (20, 0, False)
-
-
-def test_unsubscribing_removes_a_group_with_its_alarm(events, redis_client, namespace):
-    store = subscribed()
-    events.publish_many([("paid", n) for n in range(3)])
-    one, two, _ = store.take(ME, count=3)
-    store.settle(ME, [Settlement(one, Retry(), 60_000), Settlement(two, Bury("no"))])
-    Log(events.config, Session(get_client("produce"))).set_alarm("billing", 90)
-    assert inspected.unsubscribe("events", "billing")
-    assert inspected.topic("events").groups == ()
-    assert list(redis_client.scan_iter(match=f"{namespace}:*:g:billing:*")) == []
-    assert not inspected.unsubscribe("events", "billing")
 
 
 def test_the_log_is_read_between_offsets_and_moments(events, redis_client):

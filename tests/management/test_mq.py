@@ -183,12 +183,6 @@ def test_publish_puts_a_message_in():
     assert inspector.queue("emails").delayed == 1
 
 
-def test_publish_refuses_what_is_no_json():
-    assert [
-        data for data in ("{", "NaN", "nonsense") if "not JSON" not in refusal("publish", "emails", "n", data)[0]
-    ] == []
-
-
 def test_cancel_removes_what_waits():
     publish("emails", "welcome", 1, delay=60, message_id="m1")
     publish("emails", "welcome", 1, delay=60, unique="cart:7")

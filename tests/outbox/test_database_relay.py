@@ -10,7 +10,7 @@ from mq_django.inspector.outbox_views import discard, outboxes, page_of
 from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.claims import NO_CLAIM
 from tests.outbox.conftest import TABLES, on_each_database
-from tests.outbox.relays import claimed, partition, publish, ready, relay, rolled_back, rows, run, states
+from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -30,16 +30,6 @@ def test_a_committed_row_is_published_once(alias, mq_settings, redis_client):
     assert not rows(alias).exists()
     run(relay(alias))
     assert len(ready(redis_client, "mails")) == 1000
-
-
-def test_after_a_rollback_nothing_is_published(alias, mq_settings, redis_client):
-    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
-    with rolled_back(alias):
-        publish(alias, "mails", 3)
-
-    run(relay(alias))
-
-    assert ready(redis_client, "mails") == []
 
 
 def test_one_publish_of_a_queue_without_the_option_uses_the_outbox(sqlite, mq_settings, redis_client):
@@ -185,18 +175,6 @@ def test_rows_that_were_set_aside_are_no_work(sqlite, mq_settings, django_assert
     assert list(found.steps()) == []
     with django_assert_num_queries(1, using=sqlite):
         list(found.steps())
-
-
-def test_places_are_made_once(sqlite, mq_settings):
-    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
-    found = relay(sqlite)
-    publish(sqlite, "mails", 1)
-    run(found)
-    before = dict(found._partitions)
-    publish(sqlite, "mails", 1)
-    run(found)
-    assert found._partitions == before
-    assert len(before) == 1
 
 
 def test_a_full_queue_holds_up_only_itself(alias, mq_settings, redis_client):

@@ -157,29 +157,16 @@ def test_a_restored_database_raises_its_number_and_says_so(alias, redis_client, 
     assert "went back in time" in caplog.text
 
 
-def test_a_copied_database_is_stopped(alias, redis_client, caplog):
-    publish(alias, "mails", 2)
-    run(relay(alias))
-    states(alias).update(number=0)
-    publish(alias, "mails", 2)
-    before = ready(redis_client, "mails")
-
-    run(relay(alias))
-
-    assert ready(redis_client, "mails") == before
-    assert "a copy of another one" in states(alias).get().problem
-    assert rows(alias).count() == 2
-    assert "is stopped" in caplog.text
-
-
-def test_a_copy_with_an_identity_of_its_own_goes_on(alias, redis_client):
+def test_a_copied_database_is_stopped_until_it_has_an_identity_of_its_own(alias, redis_client, caplog):
     publish(alias, "mails", 3)
     run(relay(alias))
     other = ready(redis_client, "mails")
     states(alias).update(number=0)
     ids = publish(alias, "mails", 2)
     run(relay(alias))
-    assert states(alias).get().problem
+    assert (ready(redis_client, "mails"), rows(alias).count()) == (other, 2)
+    assert "a copy of another one" in states(alias).get().problem
+    assert "is stopped" in caplog.text
 
     assert outbox_views.renew(alias) == 1
     run(relay(alias))
@@ -309,18 +296,6 @@ def test_on_an_ordered_queue_rows_of_the_same_claim_wait_for_one_that_is_refused
     run(relay(alias))
     assert ready(redis_client, "mails") == [first, three, four, *waits]
     assert not rows(alias).exists()
-
-
-def test_on_other_queues_nothing_waits_for_one_that_is_refused(alias, redis_client):
-    unique = {"key": "a", "unique": "u", "unique_for": "handled", "on_conflict": "error"}
-    with transaction.atomic(using=alias):
-        first, refused = (queues["mails"].publish("name", n, using=alias, **unique) for n in range(2))
-        others = publish(alias, "mails", 3, key="a")
-
-    run(relay(alias))
-
-    assert ready(redis_client, "mails") == [first, *others]
-    assert [row.message_id for row in rows(alias)] == [refused]
 
 
 @on_each_database

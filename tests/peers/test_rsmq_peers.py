@@ -2,8 +2,6 @@
 
 import os
 import re
-import threading
-import time
 
 import pytest
 
@@ -96,18 +94,6 @@ def test_the_default_namespace_is_the_same(mq_settings, redis_client, start, req
         there.delete_queue(queue)
 
 
-def test_a_queue_created_by_us_holds_what_npm_writes(ours, npm, redis_client, ns):
-    ours.create_queue("q")
-    npm.create("theirs")
-    mine, theirs = fields(redis_client, ns), fields(redis_client, ns, "theirs")
-    assert set(mine) == set(theirs) == {"vt", "delay", "maxsize", "created", "modified"}
-    assert (mine["vt"], mine["delay"], mine["maxsize"]) == (b"30", b"0", b"65536")
-    assert [mine[name] for name in ("vt", "delay", "maxsize")] == [theirs[name] for name in ("vt", "delay", "maxsize")]
-    for name in ("created", "modified"):
-        assert abs(int(mine[name]) - redis_client.time()[0]) <= 2
-        assert abs(int(mine[name]) - int(theirs[name])) <= 2
-
-
 def test_a_queue_can_be_created_once_by_either(ours, peer, redis_client, ns):
     peer.create("q", vt=7)
     before = fields(redis_client, ns)
@@ -151,15 +137,6 @@ def test_a_score_is_the_time_and_the_delay(ours, peer, redis_client, ns):
             after = now_ms(redis_client)
             # Ours counts the millisecond that has begun as over, so as never to be early.
             assert before + seconds * 1000 <= score(redis_client, ns, message_id) <= after + seconds * 1000 + 1
-
-
-def test_a_message_before_its_first_receive_is_one_field(ours, peer, redis_client, ns):
-    ours.create_queue("q")
-    assert ours.get_queue_attributes("q").totalsent == 0
-    mine, theirs = ours.send("q", "x"), peer.send("q", "y")
-    found = fields(redis_client, ns)
-    assert set(found) == {"vt", "delay", "maxsize", "created", "modified", "totalsent", mine, theirs}
-    assert found["totalsent"] == b"2"
 
 
 def test_bodies_survive_both_ways(ours, peer):
@@ -252,15 +229,6 @@ def test_pop_leaves_nothing(ours, peer, redis_client, ns):
         assert redis_client.zcard(f"{ns}:q") == 0
     assert set(fields(redis_client, ns)) == {"vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv"}
     assert fields(redis_client, ns)["totalrecv"] == b"2"
-
-
-def test_pop_after_a_receive_tells_both(ours, peer):
-    ours.create_queue("q")
-    for receive, pop in ((ours.receive, peer.pop), (peer.receive, ours.pop)):
-        ours.send("q", "x")
-        first = receive("q", vt=1)
-        second = wait_until(lambda pop=pop: pop("q"))
-        assert (second.rc, second.fr) == (2, first.fr)
 
 
 def test_visibility_can_be_changed_by_either(ours, peer, redis_client, ns):
@@ -398,22 +366,6 @@ def test_setting_attributes_of_a_missing_queue_creates_nothing(ours, npm, redis_
     assert redis_client.keys(f"{ns}:*") == []
 
 
-def test_what_npm_delayed_is_ours_when_it_is_due(ours, npm, redis_client, ns):
-    ours.create_queue("q")
-    message_id = npm.send("q", "x", delay=1)
-    due = score(redis_client, ns, message_id)
-
-    def received():
-        looked = now_ms(redis_client)
-        found = ours.receive("q", vt=10)
-        assert found or looked <= due
-        return found
-
-    found = wait_until(received)
-    assert found.id == message_id
-    assert due <= found.fr
-
-
 @pytest.fixture
 def store(mq_settings, ns):
     mq_settings(QUEUES={"q": {"STORE": "rsmq", "NAMESPACE": ns, "REALTIME": True}})
@@ -434,28 +386,3 @@ def test_npm_sees_a_burial_and_a_redrive_whole(store, npm, redis_client, ns):
     assert dead.redrive(dead.find([message_id])) == ["REDRIVEN"]
     again = npm.receive("q")
     assert (again.id, again.body, again.rc) == (message_id, "poison", 1)
-
-
-def test_a_waiting_consumer_of_ours_is_woken_by_npm_with_realtime(store, start, ns):
-    npm = start(Npm, ns, realtime=True)
-    npm.attributes("q")
-    assert list(store.fetch("me", count=1, block_ms=10)) == []
-    timer = threading.Timer(0.2, lambda: npm.send("q", "x"))
-    timer.start()
-    began = time.monotonic()
-    assert len(wait_until(lambda: store.fetch("me", count=1, block_ms=10_000))) == 1
-    # Without being woken it would look again after five seconds.
-    assert time.monotonic() - began < 4.5
-    timer.join()
-
-
-def test_what_npm_sends_without_realtime_is_found_by_the_next_check(mq_settings, start, ns):
-    mq_settings(QUEUES={"q": {"STORE": "rsmq", "NAMESPACE": ns}})
-    deaf = open_store(get_config().queue("q"), Session(get_client("consume")))
-    assert deaf.take("me", count=1) == []
-    assert list(deaf.fetch("me", count=1, block_ms=10)) == []
-    start(Npm, ns).send("q", "x")
-    began = time.monotonic()
-    assert len(wait_until(lambda: deaf.fetch("me", count=1, block_ms=10_000))) == 1
-    # Of the ten seconds that it may wait.
-    assert time.monotonic() - began < 7

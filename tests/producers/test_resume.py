@@ -240,8 +240,3 @@ def test_inside_a_transaction_it_is_refused(runs, tags):
 def test_outside_a_handler_it_is_refused(mq_settings):
     with pytest.raises(NotInHandler, match=r"resumable\(\) works only while a consumer runs a handler"):
         Context().run(resumable, Tag.objects.all())
-
-
-def test_an_annotated_queryset_is_fine(runs, tags):
-    rows = resumable(Tag.objects.annotate(twice=F("id") * 2).select_related(None).only("id"))
-    assert [row.twice for row in rows] == [2 * tag.pk for tag in tags]

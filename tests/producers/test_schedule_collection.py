@@ -405,14 +405,6 @@ def test_more_ticks_than_a_few_are_skipped_by_a_pause(keys):
         schedules.skip("digest", queue="emails", tick=first + 20 * HOUR)
 
 
-@pytest.mark.usefixtures("in_code")
-def test_a_tick_of_a_schedule_in_code_is_skipped(keys):
-    tick = schedules.skip(CODE, queue="emails")
-    found = schedules.get(CODE, queue="emails")
-    assert (found.skips[0].tick_at, found.next_at > tick) == (tick, True)
-    assert schedules.unskip(CODE, queue="emails") == tick
-
-
 def test_one_that_others_broke_is_shown_replaced_and_deleted(keys, redis_client):
     redis_client.hset(keys.runtime_schedules, "definition:bad", '{"every": 0}')
     found = schedules.get("bad", queue="emails")

@@ -151,13 +151,6 @@ def test_a_scheduled_tick_waits_for_nobody_s_commit(emails, keys, redis_client):
     assert len(places.ready(redis_client, keys)) == 1
 
 
-def test_in_the_transaction_of_another_database_a_publish_is_sent_at_once(emails, keys, redis_client):
-    with transaction.atomic(using="other"):
-        with pytest.warns(RuntimeWarning):
-            emails.publish("welcome", 1)
-        assert len(places.ready(redis_client, keys)) == 1
-
-
 def test_what_is_sent_in_the_transaction_of_another_database_is_one_warning_of_its_line(emails, caplog, subtests):
     for label, send_at_once in zip(
         ["publish", "publish_many", "cancel", "reschedule", "enqueue", "enqueue_many"],

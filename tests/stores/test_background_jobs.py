@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.filters import FailureGroup, Filter
+from mq_django.core.filters import FailureGroup
 from mq_django.core.outcomes import Bury
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, JobOrder
@@ -97,40 +97,6 @@ def test_who_lost_the_job_moves_nothing(store, dead, jobs, bury, redis_client):
 
     assert (store.depths().ready, store.depths().dead) == (0, 3)
     assert jobs.read()["dead"].done == 0
-
-
-def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
-    bury(30)
-    begin(jobs, dead, rate=50)
-
-    assert jobs.work("w1") == pytest.approx(0.2)
-    found = jobs.read()["dead"]
-    assert (found.done, found.looked, found.state) == (10, 10, "running")
-    begin_again = jobs.begin(JobOrder(what="delete", who="bob", until="9-9"), total=1)
-    assert not begin_again
-
-
-def test_a_job_takes_only_what_it_means(store, dead, jobs, bury):
-    bury(3)
-    bury(2, name="remind", error="SMTPError: refused")
-    begin(jobs, dead, criteria=Filter(group=FailureGroup("remind", "SMTPError")))
-
-    found = work_off(jobs)
-
-    assert (found.done, found.looked) == (2, 5)
-    assert store.depths().dead == 3
-    assert [(found.group, found.count) for found in groups(store.config.name)] == [
-        (FailureGroup("welcome", "ValueError"), 3)
-    ]
-
-
-def test_what_is_buried_later_is_not_meant(store, dead, jobs, bury):
-    bury(3)
-    begin(jobs, dead)
-    bury(2)
-
-    assert work_off(jobs).done == 3
-    assert store.depths().dead == 2
 
 
 def test_dead_letters_are_counted_where_they_are_buried_and_where_they_leave(store, dead, bury):

@@ -9,12 +9,11 @@ from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
 from mq_django.inspector import dead_letters
-from mq_django.inspector.message_lists import messages
 from mq_django.stores.dead_letters import DeadLetters, is_entry, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.foreign_errors import FOREIGN_ERRORS
-from tests.seeding import bury, bury_garbage, bury_many, take
+from tests.seeding import bury, bury_garbage, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -137,25 +136,6 @@ def test_deleting_the_first_of_two_under_one_id_keeps_the_second_findable(dead):
 
     assert first != second
     assert dead_letters.find("emails", "twice") == second
-
-
-def test_pages_go_from_the_newest_to_the_oldest():
-    bury_many("emails", 5)
-
-    newest = messages("emails", "dead", limit=2)
-    older = messages("emails", "dead", after=newest.after, limit=2)
-
-    assert [letter.data["n"] for letter in newest.rows] == [4, 3]
-    assert [letter.data["n"] for letter in older.rows] == [2, 1]
-
-
-def test_a_page_leaves_out_what_is_long_and_says_how_long_it_is():
-    bury("emails", "welcome", "x" * 100_000)
-
-    (letter,) = messages("emails", "dead", limit=1).rows
-
-    assert (letter.size, letter.has_data, letter.name) == (100_002, False, "welcome")
-    assert not letter.problem
 
 
 @pytest.mark.parametrize("newest_first", [True, False])

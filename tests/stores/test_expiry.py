@@ -101,18 +101,6 @@ def test_a_message_can_be_too_old_by_the_time_it_is_due(emails, keys, redis_clie
     assert not redis_client.exists(keys.due, keys.waiting)
 
 
-def test_a_message_can_be_too_old_when_it_is_tried_again(emails, keys, redis_client, ran):
-    message_id = emails.publish("code", "old", expires=timedelta(minutes=5))
-    redis_client.hset(
-        keys.waiting, message_id, b'{"type":"code","attempt":"2","expires":"2020-01-01T00:00:00Z","data":1}'
-    )
-    redis_client.zadd(keys.due, {message_id: 1})
-    redis_client.delete(keys.ready)
-    work("emails")
-    assert ran == []
-    assert counted(redis_client, keys, "expired") == 1
-
-
 def test_an_expired_message_keeps_neither_its_key_nor_its_place(emails, keys, redis_client, ran):
     emails.publish("code", "old", expires=PAST, unique="user:7", unique_for="handled", priority=5)
     work("emails")

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.conf import QueueConfig
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement
 from mq_django.stores.handled import MAX_DATA, MessageHistory, read_handled
@@ -129,14 +128,6 @@ def test_a_delivery_that_is_no_longer_held_is_left_out(keep):
     assert [found.id for found in newest(store)] == ["mine"]
     settle(store, [lost], Bury("no"), consumer=OTHER)
     assert [(found.id, found.ending) for found in newest(store)] == [("lost", "buried"), ("mine", "handled")]
-
-
-def test_a_repeated_settling_adds_nothing(keep):
-    store = keep()
-    deliveries = taken(store, outgoing(id="m1"))
-    settle(store, deliveries)
-    settle(store, deliveries)
-    assert len(newest(store)) == 1
 
 
 def test_messages_that_are_settled_together_are_in_few_entries(keep, redis_client):
@@ -270,8 +261,3 @@ def test_foreign_entries_are_passed_over(keep, redis_client):
     assert [found and found.id for found in newest(store)] == ["m1", None, None]
     assert history(store).get("nonsense", "m1") is None
     assert history(store).get("1-1", "m1") is None
-
-
-def test_the_options_of_a_queue_say_how_much_is_kept(namespace):
-    config = QueueConfig(name="emails", namespace=namespace)
-    assert config.history is None

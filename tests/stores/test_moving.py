@@ -8,12 +8,12 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury
 from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
-from mq_django.errors import ConnectionLost, StoreError, WrongKeyType
+from mq_django.errors import StoreError
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import FULL, IDLE, LEASE_MS, BackgroundJobs, JobOrder
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letters import DeadLetters, JobStep, open_dead_letters
+from mq_django.stores.dead_letters import JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.stores.results import find_result
 from mq_django.transport.connections import get_client, open_transport
@@ -437,24 +437,6 @@ def test_a_cancelled_job_leaves_no_message_in_both_queues(configure, monkeypatch
     assert depths() == (0, 3)
 
 
-def test_an_answer_that_is_lost_does_no_harm(configure, monkeypatch):
-    bury_many(30)
-    begin()
-    delete = DeadLetters.delete
-
-    def answers_nothing(self, chosen, **more):
-        delete(self, chosen, **more)
-        raise ConnectionLost("gone")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(DeadLetters, "delete", answers_nothing)
-        with pytest.raises(ConnectionLost):
-            jobs().work("w1")
-
-    assert work_off().done == 30
-    assert depths() == (0, 30)
-
-
 def test_a_job_waits_for_room_in_a_full_queue(configure):
     configure("stream", "full")
     bury_many(5)
@@ -507,14 +489,3 @@ def test_a_target_whose_server_is_away_is_an_error_of_this_job_alone(mq_settings
 
     assert type(raised.value) is StoreError
     assert (jobs().read()["dead"].state, store("emails").depths().dead) == ("running", 3)
-
-
-@pytest.mark.parametrize("target", ["stream", "rsmq"])
-def test_a_key_that_holds_something_else_is_left_alone(configure, redis_client, target):
-    configure("stream", target)
-    bury_many(1)
-    redis_client.set(store("bulk").keys.moved, "mine")
-    with pytest.raises(WrongKeyType):
-        move()
-    assert redis_client.get(store("bulk").keys.moved) == b"mine"
-    assert depths()[0] == 1

@@ -181,14 +181,6 @@ def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, tran
     assert day - hour < redis_client.pttl(key) <= day
 
 
-def test_a_key_of_another_type_is_left_alone(config, transport, redis_client):
-    redis_client.lpush(config.keys.result("m1"), "x")
-    hold(config, transport, b"1-0")
-    assert settle(config, transport, settlement(Ack())) == []
-    with pytest.raises(WrongKeyType):
-        found(config, transport)
-
-
 def test_a_broken_result_keeps_no_other_back(config, transport, redis_client):
     redis_client.lpush(config.keys.result("m0"), "x")
     both = [settlement(Ack()), settlement(Ack(), entry=b"2-0")]

@@ -551,15 +551,3 @@ def _shape(fields, zset):
     first = zset[0][1]
     # The delay of 5 s and the visibility timeout of 30 s, to the second.
     return {**named, **times}, [(bodies[member], round((score - first) / 1000)) for member, score in zset]
-
-
-def test_a_server_that_lost_its_scripts_is_told_them_again(rsmq, redis_client):
-    rsmq.create_queue("jobs")
-    for call in (
-        lambda: rsmq.send("jobs", "x"),
-        lambda: rsmq.receive("jobs", vt=0),
-        lambda: rsmq.get_queue_attributes("jobs"),
-        lambda: rsmq.pop("jobs"),
-    ):
-        redis_client.script_flush()
-        assert call()

@@ -1,8 +1,5 @@
 """Schedules that are created at run time: who may change them, and what is left of them."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from mq_django import registry
@@ -41,17 +38,6 @@ def test_a_schedule_is_created_once(emails, runtime, transport, redis_client):
     assert before <= found.created_ms == found.changed_ms == found.last_ms < found.next_ms <= before + 3_600_000 + 5_000
 
 
-def test_of_many_who_create_a_schedule_one_does(runtime):
-    start = threading.Barrier(8)
-
-    def create(_):
-        start.wait()
-        return runtime.define("nightly", HOURLY, before=b"", who="")
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sorted(pool.map(create, range(8))) == ["DEFINED"] + ["EXISTS"] * 7
-
-
 def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, transport):
     runtime.define("nightly", HOURLY, before=b"", who="ann")
     assert runtime.define("nightly", DAILY, before=HOURLY, who="ben") == "DEFINED"
@@ -59,15 +45,6 @@ def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, transpo
     assert runtime.define("other", DAILY, before=HOURLY, who="eve") == "MISSING"
     found = status_of(emails, transport)
     assert (found.definition, found.created_by, found.changed_by) == (DAILY, "ann", "ben")
-
-
-def test_only_a_change_of_the_time_starts_anew(keys, runtime, redis_client):
-    runtime.define("nightly", HOURLY, before=b"", who="")
-    redis_client.hset(keys.runtime_schedules, "last:nightly", 1000)
-    runtime.define("nightly", DAILY, before=HOURLY, who="", anew=False)
-    assert redis_client.hget(keys.runtime_schedules, "last:nightly") == b"1000"
-    runtime.define("nightly", HOURLY, before=DAILY, who="", anew=True)
-    assert int(redis_client.hget(keys.runtime_schedules, "last:nightly")) > 1_000_000
 
 
 def test_nothing_is_left_of_a_deleted_schedule(keys, runtime, redis_client):
@@ -156,16 +133,6 @@ def skip_next(runtime, emails, transport):
     found = status_of(emails, transport)
     assert runtime.skip(found.entry, found.next_ms, who="ann") == "SKIPPED"
     return found
-
-
-def test_a_change_of_the_data_keeps_what_is_skipped_and_one_of_the_times_forgets_it(emails, runtime, transport):
-    runtime.define("nightly", HOURLY, before=b"", who="")
-    before = skip_next(runtime, emails, transport)
-    runtime.define("nightly", b'{"message":"other","every":3600}', before=HOURLY, who="")
-    (kept,) = status_of(emails, transport).skips
-    assert kept.tick_ms == before.next_ms
-    runtime.define("nightly", HOURLY, before=b'{"message":"other","every":3600}', who="", anew=True)
-    assert list(status_of(emails, transport).skips) == []
 
 
 def test_a_tick_of_a_definition_that_was_replaced_is_not_skipped(emails, runtime, transport):

@@ -1,5 +1,4 @@
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 
@@ -250,20 +249,6 @@ def test_an_earlier_tick_that_was_missed_fires_although_the_last_one_is_skipped(
     assert schedules.fire(REPORT, ticks[1], is_first=False)[0] is Firing.FIRED
     assert schedules.fire(REPORT, ticks[2])[0] is Firing.DONE
     assert not redis_client.hexists(keys.schedules, "skips:nightly")
-
-
-def test_of_many_processes_none_fires_a_skipped_tick(schedules, keys, redis_client, ticks):
-    skipped_in(redis_client, keys, ticks[2])
-    start = threading.Barrier(PROCESSES)
-
-    def fire(_):
-        start.wait()
-        return schedules.fire(REPORT, ticks[2])[0]
-
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        firings = Counter(pool.map(fire, range(PROCESSES)))
-    assert firings == {Firing.SKIPPED: 1, Firing.DONE: PROCESSES - 1}
-    assert not redis_client.exists(keys.ready)
 
 
 def test_a_skipped_tick_of_a_paused_schedule_is_forgotten_with_the_tick(schedules, keys, redis_client, ticks):

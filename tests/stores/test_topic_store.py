@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
 import pytest
-from django.db import transaction
 
 from mq_django import queues, registry, topics
 from mq_django.conf import get_config
@@ -581,16 +580,6 @@ def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
     assert orders.groups() == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_topic_waits_for_the_commit(log):
-    store = group()
-    with transaction.atomic():
-        topics["orders"].publish("order.paid", 1)
-        topics["orders"].publish_many([("order.paid", 2)])
-        assert store.take(ME, count=10) == []
-    assert numbers(store.take(ME, count=10)) == [1, 2]
-
-
 def test_a_priority_that_a_stranger_gave_holds_nothing_up(log, redis_client):
     store = group()
     for number in range(3):
@@ -612,20 +601,3 @@ def test_a_message_can_be_for_one_group_alone_and_later(log):
     assert numbers(billing.take(ME, count=10)) == [1]
     assert stock.take(ME, count=10) == []
     assert not stock.promote(limit=10).moved
-
-
-def test_a_retry_of_one_group_holds_up_no_other(log):
-    billing, stock = group("billing"), group("stock")
-    publish(log, 1, 2)
-    for delivery in billing.take(ME, count=10):
-        settle(billing, delivery, outcome=Retry(), delay_ms=60_000)
-    taken = stock.take(ME, count=10)
-    settle(stock, taken[0], outcome=Retry(), delay_ms=0)
-    settle(stock, taken[1])
-    wait_until(lambda: stock.promote(limit=10).moved)
-    (again,) = stock.take(ME, count=10)
-    assert (again.message.data, again.message.attempt) == (1, 2)
-    settle(stock, again)
-    publish(log, 3)
-    assert numbers(stock.take(ME, count=10)) == numbers(billing.take(ME, count=10)) == [3]
-    assert (billing.depths().delayed, stock.depths().delayed) == (2, 0)

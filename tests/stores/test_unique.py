@@ -140,19 +140,6 @@ def test_a_claimed_key_refuses_a_second_publish_until_the_first_is_handled(email
     assert emails.publish("sync", 3, unique="shop:7", unique_for="handled") != first
 
 
-def test_many_claims_at_once_leave_one(emails, keys, redis_client):
-    start = threading.Barrier(ADDERS)
-
-    def claim(number):
-        start.wait()
-        options = {"delay": 60} if number % 2 else {}
-        return emails.publish("sync", number, unique="k", unique_for="handled", on_conflict="keep", **options)
-
-    with ThreadPoolExecutor(ADDERS) as pool:
-        assert len(set(pool.map(claim, range(ADDERS)))) == 1
-    assert redis_client.xlen(keys.ready) + redis_client.zcard(keys.due) == 1
-
-
 def test_what_ends_a_message_frees_the_key_it_claims(emails, store, keys, redis_client, subtests, forget):
     for outcome in (ACK, Bury("no"), Expire()):
         with subtests.test(outcome=outcome):
@@ -254,13 +241,3 @@ def test_an_old_id_that_a_program_left_does_not_lead_to_the_new_message(emails, 
     assert not emails.cancel(first)
     assert emails.find("second").message.id == "second"
     assert emails.cancel("second")
-
-
-def test_messages_without_a_claim_send_no_command_for_it(emails, store, keys, redis_client):
-    emails.publish("welcome", 1)
-    taken = take_all(store)
-    sent = []
-    pipeline = store._transport.pipeline
-    store._transport.pipeline = lambda commands: sent.extend(commands) or pipeline(commands)
-    store.settle("c1", [Settlement(item, ACK) for item in taken])
-    assert len(sent) == 1

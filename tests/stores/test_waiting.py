@@ -117,29 +117,6 @@ def test_a_message_is_either_cancelled_or_promoted_however_they_race(emails, key
     assert not redis_client.exists(keys.due, keys.waiting)
 
 
-def test_a_message_is_either_rescheduled_or_promoted_however_they_race(emails, keys, store, redis_client):
-    ids = emails.publish_many([("remind", n) for n in range(400)], delay=0)
-    start = threading.Barrier(2)
-
-    def reschedule():
-        start.wait()
-        return {message_id for message_id in reversed(ids) if emails.reschedule(message_id, delay=3600)}
-
-    def promote():
-        start.wait()
-        while store.promote(limit=7).moved:
-            pass
-
-    with ThreadPoolExecutor(2) as pool:
-        promoting, rescheduling = pool.submit(promote), pool.submit(reschedule)
-        promoting.result()
-        later = rescheduling.result()
-    store.promote(limit=500)
-    promoted = [message["id"] for message in places.ready(redis_client, keys)]
-    assert sorted(places.delayed(redis_client, keys)) == sorted(later)
-    assert sorted([*later, *promoted]) == sorted(ids)
-
-
 def test_a_due_time_is_never_before_the_delay_has_passed_by_the_server_s_clock(
     emails, keys, redis_client, subtests, forget
 ):

@@ -131,13 +131,6 @@ def test_a_run_starts_at_the_commit(tasks, mq_settings, redis_client, namespace)
     assert run.state == "running"
 
 
-@pytest.mark.django_db(transaction=True)
-def test_after_a_rollback_nothing_is_started(tasks, mq_settings, untouched):
-    with transaction.atomic():
-        chain((tasks.add, 1)).start()
-        transaction.set_rollback(True)
-
-
 def test_an_exception_in_the_block_starts_nothing(tasks, untouched):
     definition = workflow("once")
 
