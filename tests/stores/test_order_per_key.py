@@ -50,13 +50,16 @@ def dead():
     return open_dead_letters(get_config().queue("emails"), Session(get_client("consume")))
 
 
-def test_of_each_key_one_message_runs_and_the_next_is_the_one_that_came_next(store):
+def test_of_each_key_one_message_runs_and_the_next_is_the_one_that_came_next(store, redis_client):
     publish("a1", "a2", "b1", "a3", "b2", "c1")
     order = []
     while held := store.take("c1", count=10):
         order.append(data(held))
         settle(store, held)
     assert order == [["a1", "b1", "c1"], ["a2", "b2"], ["a3"]]
+    # At rest nothing of a line is left.
+    kinds = ("parked", "next_checks", "permits", "waiting", "unique", "tags", "rates")
+    assert not redis_client.exists(*(getattr(keys(), kind) for kind in kinds))
 
 
 def test_what_runs_at_once_is_of_different_keys_for_any_number_of_consumers(opened):
@@ -329,14 +332,6 @@ def test_thousands_of_messages_of_one_key_do_not_hold_up_another(store):
         seen += data(store.take("c1", count=10))
     assert seen == [0, "b1"]
     assert store.depths().parked == 1499
-
-
-def test_at_rest_no_key_of_a_line_is_left(store, redis_client):
-    publish("a1", "a2", "b1", "a3")
-    while held := store.take("c1", count=10):
-        settle(store, held)
-    kinds = ("parked", "next_checks", "permits", "waiting", "unique", "tags", "rates")
-    assert not redis_client.exists(*(getattr(keys(), kind) for kind in kinds))
 
 
 def test_a_priority_is_refused_before_anything_is_written(store, redis_client):

@@ -1,18 +1,17 @@
 """Outcomes become script calls in one round trip, whatever store the deliveries are of."""
 
-from itertools import product
 from typing import NamedTuple
 
 import pytest
 from redis.exceptions import ResponseError
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import FRONT, LOG, READY, GroupKeys
+from mq_django.core.keys import LOG, READY, GroupKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
+from mq_django.core.outcomes import ACK, Expire
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Also, Settlement
-from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
+from mq_django.stores.settling import Settling, log_receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Pooled
 
@@ -64,31 +63,6 @@ class Call(NamedTuple):
         return cls(outcome, dict(zip(names.split(), keys, strict=True)), consumer, receipts, lists)
 
 
-def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
-    transport = Transport()
-    outcomes = [ACK, Retry(), ACK, HandBack(), Expire(), Bury()]
-    batch = [
-        Settlement(delivery(stream * 10 + number, stream), outcome)
-        for stream in (READY, FRONT, LOG)
-        for number, outcome in enumerate(outcomes)
-    ]
-    assert settling(transport).settle(ME, batch) == ([], [])
-    (commands,) = transport.pipelines
-    calls = [Call.of(command) for command in commands]
-    found = {(call.outcome, call.keys.get("stream") or call.keys["log"]) for call in calls}
-    verbs = ["ack", "bury", "expire", "hand_back", "retry"]
-    assert found == set(product(verbs, [KEYS.ready, KEYS.front, KEYS.topic.log]))
-    assert len(calls) == len(found)
-    assert all(call.keys.get("expired") == (KEYS.expired if call.outcome == "expire" else None) for call in calls)
-
-
-def test_a_large_batch_is_several_calls_of_one_trip():
-    transport = Transport()
-    settling(transport).settle(ME, [Settlement(delivery(number), ACK) for number in range(BATCH + 1)])
-    ((first, second),) = transport.pipelines
-    assert [len(Call.of(each).receipts) for each in (first, second)] == [BATCH, 1]
-
-
 def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
     transport = Transport()
     batch = [
@@ -129,18 +103,6 @@ def test_other_commands_run_before_and_behind():
     assert (first, Call.of(ack).outcome, others) == (("PING", 1), "ack", [("PING", 2), ("PING", 3)])
 
 
-def test_unique_keys_are_released_by_what_ends_their_messages():
-    transport = Transport()
-    claims = delivery(1, claims=True)
-    undecodable = Undecodable(READY, b"3-0", [b"x"], "no message")
-    batch = [Settlement(each, Bury()) for each in (delivery(2), claims, undecodable)]
-    settling(transport).settle(ME, [*batch, Settlement(delivery(4, claims=True), Retry())])
-    (buried, retried) = map(Call.of, transport.pipelines[0])
-    assert (buried.outcome, buried.lists["claims"], buried.lists["ids"]) == ("bury", [2], ["m2", "m1", "3-0"])
-    assert buried.keys["claims"] == KEYS.claims
-    assert (retried.outcome, "claims" in retried.lists) == ("retry", False)
-
-
 @pytest.mark.parametrize("stream", [READY, LOG])
 def test_what_the_consumer_no_longer_holds_is_returned(stream):
     batch = [Settlement(delivery(number, stream), ACK) for number in (1, 2, 3)]
@@ -157,18 +119,6 @@ def test_what_the_consumer_no_longer_holds_is_returned(stream):
         broken.settle(ME, batch)
     with pytest.raises(WrongKeyType):
         broken.reassign(ME, OTHER, receipts)
-
-
-def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
-    transport = Transport()
-    receipts = [(stream, b"%d-0" % number) for number in range(BATCH + 1) for stream in (LOG, READY)]
-    assert settling(transport).reassign(ME, OTHER, receipts) == []
-    (commands,) = transport.pipelines
-    assert [scripts.name_of(command) for command in commands] == ["reassign"] * 4
-    assert [command[3] for command in commands] == [KEYS.topic.log] * 2 + [KEYS.ready] * 2
-    assert commands[-1][4:] == ("stream", "billing", ME, OTHER, 0, b"%d-0" % BATCH)
-    assert settling(transport).reassign(ME, OTHER, []) == []
-    assert len(transport.pipelines) == 1
 
 
 def test_a_refused_outcome_leaves_no_note(namespace, redis_client):

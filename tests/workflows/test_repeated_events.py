@@ -58,17 +58,6 @@ def test_a_failure_after_the_success_of_a_step_is_not_counted(home, policy, seq)
     assert home.advance(RUN, [Event("done", 2, 7)]).state == "succeeded"
 
 
-@pytest.mark.parametrize("policy", ["stop", "continue"])
-def test_a_failure_from_before_a_redrive_is_not_counted_again(home, policy):
-    begin(home, policy)
-    failure = Event("failed", 1, 5, "once", round=1)
-    home.advance(RUN, [failure])
-    assert home.advance(RUN, [Event("redriven", 1, 6, round=1)]).state == "running"
-
-    assert home.advance(RUN, [failure]).state == "running"
-    assert counts(home) == (0, 0, 0, 1)
-
-
 def test_a_run_that_never_begins_expires(home, redis_client):
     home.create(RUN, {"policy": "stop", "lasts": 1000}, [StepRecord(1, 0, b"a", "2"), StepRecord(2, 1, b"b")])
 
