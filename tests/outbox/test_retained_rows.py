@@ -219,6 +219,18 @@ def test_what_was_handled_before_a_change_of_partitions_is_found(sqlite, mq_sett
     assert not rows(sqlite).exists()
 
 
+def test_a_key_of_another_type_stops_neither_consumers_nor_relays(sqlite, redis_client):
+    keys = get_config().queue("mails").keys
+    redis_client.set(keys.ended, "mine")
+    ids = publish(sqlite, "mails", 1)
+    found = partition(sqlite, "mails")
+    found.advance()
+    assert ready(redis_client, "mails") == ids
+    handle()
+    assert ready(redis_client, "mails") == []
+    assert redis_client.get(keys.ended) == b"mine"
+
+
 def test_without_the_option_nothing_is_noted(sqlite, redis_client, mq_settings):
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})
     published(sqlite, 1)
