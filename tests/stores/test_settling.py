@@ -11,7 +11,7 @@ from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Expire
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Also, Settlement
-from mq_django.stores.settling import Settling, log_receipts, stream_receipts
+from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Pooled
 
@@ -119,6 +119,18 @@ def test_what_the_consumer_no_longer_holds_is_returned(stream):
         broken.settle(ME, batch)
     with pytest.raises(WrongKeyType):
         broken.reassign(ME, OTHER, receipts)
+
+
+def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
+    transport = Transport()
+    receipts = [(stream, b"%d-0" % number) for number in range(BATCH + 1) for stream in (LOG, READY)]
+    assert settling(transport).reassign(ME, OTHER, receipts) == []
+    (commands,) = transport.pipelines
+    assert [scripts.name_of(command) for command in commands] == ["reassign"] * 4
+    assert [command[3] for command in commands] == [KEYS.topic.log] * 2 + [KEYS.ready] * 2
+    assert commands[-1][4:] == ("stream", "billing", ME, OTHER, 0, b"%d-0" % BATCH)
+    assert settling(transport).reassign(ME, OTHER, []) == []
+    assert len(transport.pipelines) == 1
 
 
 def test_a_refused_outcome_leaves_no_note(namespace, redis_client):
