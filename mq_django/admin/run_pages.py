@@ -207,7 +207,7 @@ def title_of(view: RunView) -> str:
 
 
 def logged_run(name: str) -> str | None:
-    """Return the id of the run that an object of the admin's log is; None if it is none."""
+    """Return the id of the run that an entry of the admin's log is about; None if it is about something else."""
     run = name.removeprefix(LOGGED)
     return run if name.startswith(LOGGED) and is_run_id(run) else None
 
@@ -378,8 +378,8 @@ def _folded(page: Page, view: RunView) -> dict[str, Any]:
 
 # Cancel and retry runs of workflows, and skip their failed steps, after confirmation.
 
-#: Total seconds for requests to Redis of an action, and those after which a retry starts no further batch of steps: the
-#: page takes at most 2.
+#: Seconds that an action may wait for Redis in all, and those after which a retry begins no further batch of steps. So
+#: a page takes at most 2 s.
 SECONDS, RETRYING = 0.7, 0.4
 
 

@@ -28,7 +28,7 @@ def here() -> Machine | None:
 
 
 def is_reloaded() -> bool:
-    """Return whether `--autoreload` ends this process at each change, and not in order."""
+    """Return whether this process runs under `--autoreload`, which ends it at a change without an orderly stop."""
     return DJANGO_AUTORELOAD_ENV in os.environ
 
 

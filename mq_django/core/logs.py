@@ -27,7 +27,7 @@ class _Harmless(logging.Filter):
             record.args = tuple(map(one_line, record.args))
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not has_usual_traceback(error):
-            # Formatters use a text that is there.
+            # Formatters use `exc_text` if it is set.
             record.exc_text = lines_of(error)
         return True
 
@@ -38,7 +38,7 @@ def lines_of(error: BaseException) -> str:
 
 
 def one_line(value: Any) -> Any:
-    """Return an argument of a record: a text of one printable line, or what is no text as it is."""
+    """Return a text or an exception as one printable line, and anything else unchanged."""
     if isinstance(value, BaseException):
         return line(text_of(value))
     # Cut first: to escape a character takes a hundred times as long as to count it.
@@ -57,7 +57,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log as a logger does. It raises nothing but what interrupts a handler."""
-        # The frame of this method is none of `logging`, and would be named as the caller.
+        # Skip this frame: `logging` would name it as the caller.
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         try:
             self.logger.log(level, msg, *args, **kwargs)

@@ -204,7 +204,7 @@ def read_retry(value: Any) -> RetryPolicy:
     wrong = [(key, f" is not an argument of RetryPolicy: {', '.join(known)}") for key in value if key not in known]
     for name in [name for name in known if name in value]:
         try:
-            # Each by itself, beside delays that fit all others.
+            # Each argument alone, with delays that fit any value of it.
             RetryPolicy(**{"delay": 0, "max_delay": MAX_DELAY, name: value[name]})
         except ConfigurationError as error:
             wrong.append((name, str(error).removeprefix(f"RetryPolicy.{name}")))

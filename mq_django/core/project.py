@@ -67,7 +67,13 @@ class Config:
             "processes of the project.",
         ),
     )
-    namespace: str = field(default="mq", metadata=option(read_namespace, "The prefix of all keys."))
+    namespace: str = field(
+        default="mq",
+        metadata=option(
+            read_namespace,
+            "The prefix of all keys. Projects on one database need different ones, or they share their queues.",
+        ),
+    )
     embedded_directory: Path = field(
         default_factory=lambda: Path.cwd() / ".mq_django",
         metadata=option(

@@ -43,7 +43,7 @@ UNTIL_HANDLED = "handled"
 MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
 #: The most levels of lists and dicts in data. Parsers accept about twice as many, and fewer on a deep stack.
 MAX_LEVELS = 500
-#: Bytes that retries add: the attempt, the time and the id; and the history, which is kept with short data only.
+#: Bytes for what a retry adds: attempt, time and id, and the history, which only messages with short data keep.
 _ADDED, _HISTORY = 1024, 384 * 1024
 _ORDERED = (
     "Queue {0!r} has ORDERED, so all its messages use the outbox, or none: outbox={1} contradicts its OUTBOX, {2}. A "
@@ -52,7 +52,7 @@ _ORDERED = (
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-#: Other queues' names of options, and ours: of `publish()`, and of `using()` of a task.
+#: The names of options in other libraries, and ours in `publish()` and `using()`.
 _OURS = {
     **dict.fromkeys(("countdown", "delay_seconds", "delay_ms"), ("delay",)),
     **dict.fromkeys(("eta", "run_at", "run_after", "deliver_at", "schedule"), ("run_after", "deliver_at")),
@@ -65,7 +65,7 @@ _OURS = {
 
 
 def instead_of(call: Callable[..., Any], names: Iterable[str], written: str = "") -> str:
-    """Return what to write for options that other queues have, as a sentence; "" if nothing stands for them.
+    """Return a sentence that says which of our options to write for others, or "" if there is none.
 
     Args:
         call: the function, whose options are its keyword-only parameters.
@@ -313,7 +313,7 @@ class PublishOptions(NamedTuple):
     on_conflict: str = "replace"
     #: A topic accepts an id only once within the duplicate window.
     once: bool = False
-    #: They run a task whose result is kept, and stored as queued from now on.
+    #: The messages run tasks whose results are kept: the publish stores them as queued.
     keeps_result: bool = False
 
 
@@ -468,7 +468,7 @@ def _with_ids(made: Sequence[Publication], message_ids: Sequence[str]) -> list[P
     ]
 
 
-#: The messages of one call without a key that go to one partition before the next one has its turn.
+#: How many messages without a key a call puts into one partition before it goes on to the next.
 TOGETHER = 250
 
 

@@ -101,7 +101,7 @@ def begin(
 
 
 def _counted(name: str, state: ActionableState, until: str) -> tuple[dict[str, int], str]:
-    """Return how many messages each partition of a queue has there, without those that have none, and the bound."""
+    """Return how many messages each partition that is not empty has in this state, and up to which entry they count."""
     if state == "dead":
         found = dead_letters.count(name, until=until)
         counts, until = {name: found.count}, found.until
@@ -118,7 +118,7 @@ def _counted(name: str, state: ActionableState, until: str) -> tuple[dict[str, i
 
 
 def get_jobs(name: str, *, token: str = "") -> dict[ActionableState, BackgroundJob]:
-    """Return the running job of each place, or its last one; of partitions the sums over their jobs.
+    """Return the running job of each state, or its last one; for a queue with partitions, the sums over their jobs.
 
     The last ones are kept for a week. With the `token` of what was begun, return only that job.
 

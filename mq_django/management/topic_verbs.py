@@ -27,7 +27,7 @@ from mq_django.management.terminal import (
 )
 from mq_django.producers import topics
 
-#: How dates begin, and years and months alone, which are no times. Entry ids begin with more digits.
+#: Matches what begins like a date, and a bare year or month, which are refused. Entry ids begin with more digits.
 _DATE = re.compile(r"\d{4}-\d\d-|\d{4}(-\d\d)?$|[^-]*T", re.ASCII)
 
 

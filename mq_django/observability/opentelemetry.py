@@ -152,7 +152,7 @@ class _Processing:
                 try:
                     yield partial(_end, span, common, handling)
                 except BaseException as error:
-                    # Of another middleware: the handler's is in the handling.
+                    # Raised by another middleware: the handler's own exception is `handling.exception`.
                     _set_error(span, common, path_of(type(error)))
                     raise
                 finally:
