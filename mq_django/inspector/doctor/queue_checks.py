@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
@@ -13,7 +14,8 @@ from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_CHECKED, DoctorCheck, Seen, counted, named
 from mq_django.inspector.doctor.server_checks import ServerFacts
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.registry import find, names
@@ -54,28 +56,27 @@ def queue_facts() -> QueueFacts:
 NEAR_RETENTION = 0.5
 
 
+def _of_problem(what: Problem, facts: QueueFacts) -> Iterator[Seen]:
+    """Report the queues with a problem as the admin and `mq status --check` show it."""
+    for queue in facts.readable:
+        if what in queue.problems():
+            advice = ADVICE[what].format(queue=queue.name)
+            yield Seen(f"{queue.name} {sentence(queue, what)}", advice=advice)
+
+
 def _of_unserved(facts: QueueFacts) -> Iterator[Seen]:
-    unserved = [queue for queue in facts.readable if not queue.is_served]
-    waiting = [queue for queue in unserved if queue.depth]
-    advice = "Start a consumer: manage.py runconsumer {}".format(
-        " ".join(queue.name for queue in (waiting or unserved)[:MAX_NAMED])
-    )
-    if waiting:
-        seen = named(f"{queue.name} ({counted(queue.depth, 'message')})" for queue in waiting)
-        yield Seen(f"Messages wait in queues without a consumer: {seen}.", advice=advice)
-    elif unserved:
-        seen = f"No consumer runs for {named(queue.name for queue in unserved)}. No message waits there."
-        yield Seen(seen, level="note", advice=advice)
+    yield from _of_problem("unconsumed", facts)
+    if idle := [queue.name for queue in facts.readable if not (queue.is_served or queue.depth)]:
+        seen = f"No consumer runs for {named(idle)}. No message waits there."
+        yield Seen(seen, level="note", advice=ADVICE["unconsumed"].format(queue=" ".join(idle[:MAX_NAMED])))
 
 
-def _of_unattended(facts: QueueFacts) -> Iterator[Seen]:
-    found = [queue.name for queue in facts.readable if "unattended" in queue.problems()]
-    if found:
-        yield Seen(
-            f"Other programs handle {named(found)} (EXTERNAL is True), and no supervisor does the housekeeping: "
-            "delayed messages do not become ready, and messages of dead consumers stay with them.",
-            advice=f"Start a consumer: manage.py runconsumer --housekeeping {' '.join(found[:MAX_NAMED])}",
-        )
+ADVICE: dict[Problem, str] = {
+    "unconsumed": "Start a consumer: manage.py runconsumer {queue}",
+    "unattended": "Start a consumer: manage.py runconsumer --housekeeping {queue}",
+    "unhandled": "See their names with: manage.py mq find {queue} --state unhandled. Deploy the handlers, or delete "
+    "the messages: manage.py mq purge {queue} --state unhandled --yes",
+}
 
 
 def _of_versions(facts: QueueFacts) -> Iterator[str]:
@@ -138,13 +139,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _of_unhandled(facts: QueueFacts) -> Iterator[str]:
-    found = [queue for queue in facts.readable if queue.unhandled]
-    if found:
-        counts = named(f"{queue.name} ({queue.unhandled})" for queue in found)
-        yield f"Messages have names that no consumer has a handler for: {counts}."
-
-
 def _of_grace(facts: QueueFacts) -> Iterator[str]:
     """Report handlers that may run for longer than they get when their process stops."""
     found = []
@@ -182,7 +176,7 @@ def _of_errors(facts: QueueFacts) -> Iterator[str]:
 
 QUEUE_CHECKS: tuple[DoctorCheck[QueueFacts], ...] = (
     DoctorCheck("D301", "warning", "queues without consumers", _of_unserved),
-    DoctorCheck("D302", "warning", "housekeeping", _of_unattended),
+    DoctorCheck("D302", "warning", "housekeeping", partial(_of_problem, "unattended")),
     DoctorCheck(
         *("D303", "warning", "versions", _of_versions),
         "If this is not a rolling deploy, install the same version everywhere and restart runconsumer there.",
@@ -192,11 +186,7 @@ QUEUE_CHECKS: tuple[DoctorCheck[QueueFacts], ...] = (
         "If this is not a rolling deploy, restart runconsumer, or send it SIGHUP.",
     ),
     DoctorCheck("D305", "warning", "groups and retention", _of_groups),
-    DoctorCheck(
-        *("D306", "warning", "unhandled messages", _of_unhandled),
-        "See their names with: manage.py mq find QUEUE --state unhandled. Deploy the handlers, or delete the "
-        "messages: manage.py mq purge QUEUE --state unhandled --yes",
-    ),
+    DoctorCheck("D306", "warning", "unhandled messages", partial(_of_problem, "unhandled")),
     DoctorCheck(
         *("D307", "note", "grace periods", _of_grace),
         "Start runconsumer with a --grace of at least the longest timeout, and give it 25 s more to stop: "

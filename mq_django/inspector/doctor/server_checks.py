@@ -34,14 +34,6 @@ SETTINGS = ("tcp-keepalive", "client-output-buffer-limit")
 _CONTAINERS = ("CONFIG", "CLUSTER")
 
 
-class UsedMemory(NamedTuple):
-    """Bytes of memory in use, and how many there may be; 0 if unknown. `name` says whose limit it is."""
-
-    used: int
-    limit: int
-    name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
     """A server, as seen once."""
@@ -64,18 +56,6 @@ class ServerFacts:
     refused: Mapping[str, str]
     #: Seconds by which the server's clock is ahead of the one of this machine.
     ahead: float
-
-    def number(self, field: str) -> int:
-        """Return a number of INFO; 0 if it is missing."""
-        return whole(self.info.get(field)) or 0
-
-    @property
-    def memory(self) -> UsedMemory:
-        """Return how much memory it uses, of maxmemory or else of its machine."""
-        used, most = self.number("used_memory"), self.number("maxmemory")
-        if most:
-            return UsedMemory(used, most, "maxmemory")
-        return UsedMemory(used, self.number("total_system_memory"), "the machine's memory")
 
 
 def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
@@ -298,17 +278,8 @@ def _of_results(key: str) -> Sequence[Command]:
 
 #: The messages that a process with the default number of threads fetches at once.
 FETCHED = 8
-#: The shares of the memory from which there is a warning, and an error.
-NEARLY_FULL, FULL = 0.8, 0.95
 #: Seconds between the clocks that are too much.
 CLOCKS_APART = 1.0
-
-#: Fields of INFO that say "ok" while data can be written to disk, and the command or file they are about.
-_SAVES = {
-    "rdb_last_bgsave_status": "the last snapshot (BGSAVE)",
-    "aof_last_bgrewrite_status": "the last rewrite of the append-only file (BGREWRITEAOF)",
-    "aof_last_write_status": "the last write to the append-only file",
-}
 
 
 def _of_risk(id_: str, server: ServerFacts) -> Iterator[Seen]:
@@ -316,22 +287,6 @@ def _of_risk(id_: str, server: ServerFacts) -> Iterator[Seen]:
     for risk in server.risks:
         if risk.id == id_:
             yield Seen(risk.seen, level="warning" if id_ == "eviction" and not risk.fatal else None)
-
-
-def _of_saves(server: ServerFacts) -> Iterator[str]:
-    failed = [what for field, what in _SAVES.items() if server.info.get(field, "ok") != "ok"]
-    if failed:
-        yield f"Redis could not write to its disk: {' and '.join(failed)} failed. It may refuse all writes."
-
-
-def _of_memory(server: ServerFacts) -> Iterator[Seen]:
-    used, limit, name = server.memory
-    share = used / limit if limit else 0.0
-    if share >= NEARLY_FULL:
-        yield Seen(
-            f"Redis uses {mib(used)} of {mib(limit)}, {share:.0%} of {name}. When it is full, publishes fail.",
-            level="error" if share >= FULL else None,
-        )
 
 
 def _of_clock(server: ServerFacts) -> Iterator[str]:
@@ -463,16 +418,6 @@ SERVER_CHECKS: tuple[DoctorCheck[ServerFacts], ...] = (
         "CONFIG SET appendonly yes, and the same in redis.conf.",
     ),
     DoctorCheck("D104", "warning", "known bugs", partial(_of_risk, "files"), "Upgrade Redis."),
-    DoctorCheck(
-        *("D105", "error", "writes to disk", _of_saves),
-        "Free space, or correct the permissions, in the folder that CONFIG GET dir names; the log of Redis "
-        "has the reason. Then run BGSAVE and BGREWRITEAOF.",
-    ),
-    DoctorCheck(
-        *("D106", "warning", "memory", _of_memory),
-        "Give Redis more memory (CONFIG SET maxmemory), start more consumers, or delete dead letters and old "
-        "messages of topics.",
-    ),
     DoctorCheck(
         *("D109", "warning", "clock", _of_clock),
         "Synchronise both machines, for example with chrony or systemd-timesyncd (timedatectl set-ntp true).",

@@ -25,7 +25,7 @@ def test_messages_that_nobody_will_handle(found):
     publish("emails", "welcome")
     (finding,) = found("D3")
     assert (finding.code, finding.level) == ("D301", "warning")
-    assert finding.seen == "Messages wait in queues without a consumer: emails (1 message)."
+    assert finding.seen == "emails has 1 message and no running consumer. Is runconsumer started?"
     assert finding.advice.endswith("manage.py runconsumer emails")
 
 
@@ -76,7 +76,7 @@ def test_messages_whose_name_nobody_handles(found):
     set_aside("emails", "unknown")
     (finding,) = found("D3")
     assert (finding.code, finding.level) == ("D306", "warning")
-    assert "emails (1)" in finding.seen
+    assert finding.seen == "emails has 1 message without a handler in any consumer."
 
 
 def test_a_queue_that_cannot_be_read_is_a_note(found, redis_client):

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-from pathlib import Path
 
 import redis
 
@@ -115,31 +114,6 @@ def test_other_servers_are_looked_at_when_one_is_away(server_with, found, mq_set
     server = server_with(tcp_keepalive="0")
     mq_settings(CONNECTION=server.url, QUEUES={"default": {}, "far": {"CONNECTION": "redis://127.0.0.1:1"}})
     assert sorted(levels(found("D1"))) == [("D100", "error"), ("D113", "warning"), ("D199", "note")]
-
-
-def test_a_snapshot_that_failed(server_with, found):
-    server = server_with()
-    with client_of(server) as client:
-        client.set("key", "value")
-        # A folder in the place of the file: rename() fails, whoever runs the server.
-        Path(client.config_get("dir")["dir"], "dump.rdb").mkdir()
-        client.bgsave()
-        wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", timeout=20)
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == ("D105", "error")
-    assert "the last snapshot (BGSAVE) failed" in finding.seen
-
-
-def test_memory_that_is_nearly_full(server_with, found):
-    # Without an append-only file, whose buffer takes memory as well.
-    with client_of(server_with(appendonly="no")) as client:
-        # So much that what looking takes does not matter.
-        client.setrange("ballast", 50_000_000, "x")
-        for share, level in ((0.9, "warning"), (0.98, "error")):
-            client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
-            (finding,) = found("D106")
-            assert (finding.code, finding.level) == ("D106", level)
-            assert "of maxmemory" in finding.seen
 
 
 def test_clocks_that_differ(server_with, found):
