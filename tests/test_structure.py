@@ -57,7 +57,7 @@ CHECKED_IN_SCRIPTS = re.compile(
     r"|(score|old|before|first|last|head|at|found\[at \+ 1\])\)|redis\.call\('zscore'"
 )
 #: Where it reads what anybody may have written: in the rule itself, and where what is no number stands for many.
-READ_NUMBERS_IN_SCRIPTS = {"numbers: text)", "bound_names: known) or 1000) < 1000 then"}
+READ_NUMBERS_IN_SCRIPTS = {"numbers: text)", "count: known) or 1000) < 1000 then"}
 
 
 @pytest.fixture(scope="module")

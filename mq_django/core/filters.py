@@ -8,7 +8,7 @@ from mq_django.core.redaction import redact_text
 from mq_django.core.texts import exception_of, repr_of
 from mq_django.errors import InvalidFilter
 
-#: The same as in parts/dead_groups.lua. Ruby separates the names of a class by `::`, and PHP by a backslash.
+#: The same as in parts/dead_letters.lua. Ruby separates the names of a class by `::`, and PHP by a backslash.
 _ERROR_CLASS = re.compile(r"[A-Za-z_](?:[\w.\\]|::(?=[A-Za-z_]))*+(?=:|\Z)", re.ASCII)
 
 

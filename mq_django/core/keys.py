@@ -518,7 +518,7 @@ class WorkflowKeys:
         return self._key(f"run:{run_id}")
 
     def steps(self, run_id: str) -> str:
-        """HASH: number of a step -> its record, see `lua/parts/flow_steps.lua`."""
+        """HASH: number of a step -> its record, see `lua/workflows_advance.lua`."""
         return self._key(f"steps:{run_id}")
 
     def bodies(self, run_id: str) -> str:

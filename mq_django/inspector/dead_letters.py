@@ -27,14 +27,12 @@ from mq_django.stores.dead_letters import (
     DeadLetters,
     Fields,
     buried,
-    fields_of,
     is_entry,
     next_to,
     open_dead_letters,
     text_of,
 )
 from mq_django.stores.moving import REFUSED, Mover
-from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.failures import readable
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
@@ -155,12 +153,7 @@ def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int
 
 def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
     """Return the dead letters that still exist, without long values."""
-    if not entries:
-        return []
-    config = get_config().queue(name)
-    command = scripts.command("dead_read", keys=[config.keys.dead], args=[MAX_LISTED, *entries])
-    _, *flat = reply_or_raise(open_transport("inspect", config.connection).pipeline([command])[0])
-    return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
+    return _dead(name).each(entries, max_bytes=MAX_LISTED, which="LISTED")
 
 
 def count_group(name: str, group: FailureGroup) -> int | None:

@@ -25,6 +25,7 @@ from mq_django.inspector.stream_reader import (
     one_queue,
 )
 from mq_django.stores.dead_letters import next_to, open_dead_letters
+from mq_django.stores.rsmq_store import waiting_command
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.scripts import Argument, Command
@@ -124,9 +125,7 @@ class RsmqReader(StreamReader):
 
     def find_waiting(self, named: bytes) -> MessageView | None:
         """See StreamReader.find_waiting()."""
-        keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
-        (reply,) = self._transport.pipeline([scripts.command("rsmq_find", keys=key_names, args=[named])])
+        (reply,) = self._transport.pipeline([waiting_command(self._keys, named, "find")])
         if reply_or_raise(reply) == b"MISSING":
             return None
         state: WaitingState = "delayed" if reply[0] == b"DELAYED" else "unhandled"
@@ -250,7 +249,7 @@ def ended(name: str, message_id: str) -> Ended | None:
     expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)
     if expired_ms is not None:
         return Ended(LookupState.EXPIRED, expired_ms)
-    # As in lua/parts/replaced.lua: the ids are deleted later.
+    # As in lua/parts/waiting_members.lua: the ids are deleted later.
     if replaced_ms is not None and replaced_ms > clock.now_ms() - DAY_MS:
         return Ended(LookupState.REPLACED, replaced_ms)
     return None

@@ -126,11 +126,11 @@ class StreamReader:
         return self._page_command(keys[state], start, limit, max_bytes)
 
     def _page_command(self, key: str, start: int, limit: int, max_bytes: int) -> Command:
-        args = [start, start + limit - 1, max_bytes]
+        args: list[Argument] = ["PAGE", start, start + limit - 1, max_bytes]
         return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
     def _page(self, command: Command) -> list[tuple[bytes, bytes, Body]]:
-        self.now_ms, _total, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        self.now_ms, _cursor, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         bodies = [None if body == -1 else body for body in flat[2::3]]
         return list(zip(flat[::3], flat[1::3], bodies, strict=True))
 

@@ -344,7 +344,7 @@ MAX_GRAPH, MAX_EDGES = 200, 2000
 #: Predecessors that a list shows.
 MAX_BEFORE = 1000
 
-#: Names of the states of steps in `lua/parts/flow_steps.lua`.
+#: Names of the states of steps in `lua/workflows_advance.lua`.
 STEP_STATES: Mapping[str, str] = {
     "F": "failed",
     "S": "started",

@@ -23,6 +23,7 @@ from mq_django.stores.dead_letters import (
     BATCH,
     Fields,
     JobStep,
+    delete_messages,
     fields_of,
     is_entry,
     next_to,
@@ -83,18 +84,21 @@ class SortedSet:
 
     def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
         """Return about `count` messages, and the next cursor: empty at the end."""
-        args: list[Argument] = [cursor if cursor.isdecimal() else "0", count, MAX_BODY]
-        command = scripts.command("waiting_scan", keys=[self._key, self._keys.waiting], args=args)
-        after, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        args: list[Argument] = ["SCAN", cursor if cursor.isdecimal() else "0", count, MAX_BODY]
+        command = scripts.command("waiting_page", keys=[self._key, self._keys.waiting], args=args)
+        _now, after, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         found = [self._found(member, body) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
+        return delete_messages(self._transport, self._keys, self._named(), step, members)
+
+    def _named(self) -> Mapping[str, str]:
+        """Return the keys that a deletion changes, by their names in the script."""
         keys = self._keys
-        index = [keys.waiting, keys.unique, keys.claims, keys.jobs, keys.step_notes]
-        key_names = [self._key, *index, keys.permits, keys.next_checks]
-        return _words(self._transport, "waiting_delete", key_names, [*step, *members])
+        own = {"waiters": self._key, "waiting": keys.waiting, "unique": keys.unique}
+        return own | {"claims": keys.claims, "notes": keys.step_notes}
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
         message_id = member.decode(errors="backslashreplace")
@@ -121,11 +125,8 @@ class RsmqMessages(SortedSet):
         super().__init__(config, transport, config.keys.zset)
         self._state = state
 
-    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
-        """See SortedSet.delete()."""
-        keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried, keys.jobs]
-        return _words(self._transport, "rsmq_delete_found", key_names, [*step, *members])
+    def _named(self) -> Mapping[str, str]:
+        return {name: getattr(self._keys, name) for name in ("zset", "hash", "notes", "unhandled", "retried")}
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
         found = rsmq_format.decode(
@@ -152,10 +153,8 @@ class ReadyStream:
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
-        keys = self._keys
-        args: list[Argument] = [*step, keys.group, *members]
-        key_names = [self._key, keys.claims, keys.jobs, keys.step_notes, keys.permits, keys.next_checks]
-        return _words(self._transport, "stream_delete", key_names, args)
+        named = {"stream": self._key, "claims": self._keys.claims, "notes": self._keys.step_notes}
+        return delete_messages(self._transport, self._keys, named, step, members)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])
@@ -205,11 +204,6 @@ def delete_found(
     deleted = [message.id for message, word in zip(found, words, strict=False) if word == "DELETED"]
     note_ended(transport, config, deleted)
     return deleted
-
-
-def _words(transport: Transport, script: str, keys: list[str], args: list[Argument]) -> list[str]:
-    reply = reply_or_raise(transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
-    return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
 # The jobs of a queue, and their steps.

@@ -46,12 +46,12 @@ class Control:
 
 def pause_command(keys: QueueKeys, *, who: str, reason: str) -> Command:
     """Return the command that pauses a queue."""
-    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, who, reason])
+    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "1", who, reason])
 
 
 def resume_command(keys: QueueKeys) -> Command:
     """Return the command that resumes a queue."""
-    return scripts.command("control_resume", keys=[keys.control], args=[keys.wake])
+    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "0"])
 
 
 def changed(reply: object) -> bool:
@@ -60,7 +60,7 @@ def changed(reply: object) -> bool:
     Raises:
         StoreError: Redis refused.
     """
-    return reply_or_raise(reply) in (b"PAUSED", b"RESUMED")
+    return bool(reply_or_raise(reply) == b"CHANGED")
 
 
 # Switch the order of a queue on or off: not while a supervisor or a delivery goes by the other setting.

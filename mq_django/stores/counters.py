@@ -110,7 +110,7 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
 def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Argument]]:
     """Return deliveries with one kind of outcome, ordered by name and handling time, and the counters for their script.
 
-    See `lua/parts/settled.lua` for the counters.
+    See `lua/settle.lua` for the counters.
     """
     runs: dict[tuple[str, int], list[Settlement]] = {}
     for settlement in settlements:

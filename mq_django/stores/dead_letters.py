@@ -8,7 +8,7 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import clock, rsmq_format
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
-from mq_django.core.keys import RsmqKeys
+from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.message_format import decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
@@ -210,20 +210,27 @@ class DeadLetters:
         keys = self._keys
         # A database that keeps rows until their messages have ended needs ids, not entries.
         known = self._ids(entries) if self._config.keeps_rows else {}
-        words = self._move("dead_delete", [keys.jobs, keys.permits, keys.next_checks], [*step, *entries])
+        named = {"dead": keys.dead, "dead-ids": keys.dead_ids, "dead-groups": keys.dead_groups}
+        words = delete_messages(self._transport, keys, named, step, entries)
         deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
         note_rows(self._transport, self._config, [known[entry] for entry in deleted if entry in known])
         return words
 
-    def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
-        """Return the ids of the messages in dead letters that still exist, by their entries."""
+    def each(
+        self, entries: Sequence[str], *, max_bytes: int = MAX_TRAIT, which: Which = "TRAITS"
+    ) -> list[tuple[str, Fields]]:
+        """Return the dead letters among these that still exist; see read()."""
         commands = [
-            scripts.command("dead_list", keys=[self._keys.dead], args=["OLDEST", entry, entry, 1, MAX_TRAIT, "TRAITS"])
+            scripts.command("dead_list", keys=[self._keys.dead], args=["OLDEST", entry, entry, 1, max_bytes, which])
             for entry in entries
             if is_entry(entry)
         ]
         found = [reply_or_raise(reply)[2:] for reply in (self._transport.pipeline(commands) if commands else [])]
-        values = {flat[0].decode(): fields_of(flat[1]).get(b"id") for flat in found if flat}
+        return [(flat[0].decode(), fields_of(flat[1])) for flat in found if flat]
+
+    def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
+        """Return the ids of the messages in dead letters that still exist, by their entries."""
+        values = {entry: fields.get(b"id") for entry, fields in self.each(entries)}
         return {entry: value for entry, value in values.items() if isinstance(value, bytes)}
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
@@ -253,8 +260,7 @@ class DeadLetters:
         command = scripts.command(
             script, keys=[keys.dead, keys.dead_ids, keys.dead_groups, *key_names], args=list(args)
         )
-        reply = reply_or_raise(self._transport.pipeline([command])[0])
-        return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
+        return _words(self._transport, command)
 
 
 class RsmqDeadLetters(DeadLetters):
@@ -285,6 +291,20 @@ class RsmqDeadLetters(DeadLetters):
 def open_dead_letters(config: QueueConfig, transport: Transport) -> DeadLetters:
     """Return the dead letters of a queue."""
     return RsmqDeadLetters(config, transport) if isinstance(config, RsmqConfig) else DeadLetters(config, transport)
+
+
+def delete_messages(
+    transport: Transport, keys: QueueKeys, named: Mapping[str, str], step: JobStep, members: Sequence[str | bytes]
+) -> list[str]:
+    """Delete messages of the place with these keys; return a word for each, or only `STOPPED`: see the script."""
+    named = {"jobs": keys.jobs, "permits": keys.permits, "checks": keys.next_checks, **named}
+    args: list[Argument] = [*step, " ".join(named), keys.group, *members]
+    return _words(transport, scripts.command("messages_delete", keys=list(named.values()), args=args))
+
+
+def _words(transport: Transport, command: Command) -> list[str]:
+    reply = reply_or_raise(transport.pipeline([command])[0])
+    return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
 def next_to(entry: str, otherwise: str) -> str:

@@ -210,7 +210,7 @@ def _rate(rate: Rate | None) -> tuple[int, int]:
 
 # The line of one key: the command that reads it, and what lets it go on without its head.
 
-#: The hash of the line of messages without a key, which queues with FAIR have: see `lua/parts/lines.lua`.
+#: The hash of the line of messages without a key, which queues with FAIR have: see `lua/lines_fetch.lua`.
 NO_KEY = 10**16
 
 #: See `lua/lines_skip.lua`.

@@ -68,15 +68,13 @@ PUBLISH = frozenset(
 #: The others that make a message ready, or let the line of a key go on. What is tried again is promoted.
 WAKE = frozenset(
     {
-        "control_resume",
-        "dead_delete",
+        "control_pause",
         "dead_redrive",
         "dead_resubmit",
         "lines_skip",
-        "stream_delete",
+        "messages_delete",
         "topic_seek",
         "waiting_cancel",
-        "waiting_delete",
         "waiting_promote",
         "waiting_release",
     }

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import QueueKeys
+from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
@@ -198,11 +198,8 @@ class RsmqStore:
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
-        keys = self._keys
-        reply = self._run(
-            "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
-        )
-        if reply != b"CANCELLED":
+        (reply,) = self._transport.pipeline([waiting_command(self._keys, id_or_unique, "cancel")])
+        if reply_or_raise(reply) != b"CANCELLED":
             return CancelResult.NOT_WAITING
         announce_cancelled(self.config, [id_or_unique])
         return CancelResult.CANCELLED
@@ -221,18 +218,14 @@ class RsmqStore:
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
-        keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
-        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
-        reply = self._run("rsmq_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])
-        return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
+        (reply,) = self._transport.pipeline([waiting_command(self._keys, id_or_unique, mode, ms)])
+        return CancelResult.RESCHEDULED if reply_or_raise(reply) == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
-        keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
-        command = scripts.command("rsmq_find", keys=key_names, args=[id_or_unique])
-        answer, expired = self._transport.pipeline([command, ("ZSCORE", keys.expired, id_or_unique)])
+        command = waiting_command(self._keys, id_or_unique, "find")
+        answer, expired = self._transport.pipeline([command, ("ZSCORE", self._keys.expired, id_or_unique)])
         reply = reply_or_raise(answer)
         if reply == b"MISSING":
             return not_waiting(expired)
@@ -336,6 +329,12 @@ class RsmqStore:
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
+
+
+def waiting_command(keys: RsmqKeys, message_id: str | bytes, action: str, ms: int = 0) -> Command:
+    """Return the command that finds, cancels or reschedules a waiting message: see the script."""
+    key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
+    return scripts.command("rsmq_waiting", keys=key_names, args=[message_id, action, ms, keys.wake])
 
 
 def _receipt(message_id: bytes, count: object) -> bytes:

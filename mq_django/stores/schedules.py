@@ -90,9 +90,9 @@ class Schedules:
 
     def read_states(self, names: Sequence[str]) -> tuple[int, list[int]]:
         """Return now, and for each schedule the time up to which its ticks have fired. A new schedule starts now."""
-        command = scripts.command("schedules_read", keys=[self._states], args=list(names))
-        now_ms, *lasts = reply_or_raise(self._transport.pipeline([command])[0])
-        known = (whole(last, LAST_MS) for last in lasts)
+        now_ms, flat = self._run("schedules_read", [named("", name) for name in names])
+        states = states_of(flat)
+        known = (whole(states[name].get("last"), LAST_MS) for name in names)
         # An invalid time counts as missing: the schedule starts now.
         return now_ms, [now_ms if last is None else last for last in known]
 
@@ -125,22 +125,23 @@ class Schedules:
 
     def pause(self, name: str, *, who: str = "") -> bool:
         """Pause a schedule: its ticks publish no message. Return whether it was running before."""
-        args: list[Argument] = [named("", name), truncate(line(who), MAX_WHO), self._required(name)]
-        return bool(self._run("schedules_pause", args) == b"PAUSED")
+        args: list[Argument] = [named("", name), "1", truncate(line(who), MAX_WHO), self._required(name)]
+        return bool(self._run("schedules_pause", args) == b"CHANGED")
 
     def resume(self, name: str) -> bool:
         """Resume a schedule from the next tick on, and return whether it was paused. The pause's ticks never fire."""
-        return bool(self._run("schedules_resume", [named("", name)]) == b"RESUMED")
+        return bool(self._run("schedules_pause", [named("", name), "0"]) == b"CHANGED")
 
     def skip(self, entry: Scheduled, tick_ms: int, *, who: str = "") -> Skipping:
         """Let a later tick of a schedule pass without a message."""
-        args: list[Argument] = [named("", entry.name), tick_ms, truncate(line(who), MAX_WHO), entry.definition or b""]
-        reply: Skipping = self._run("schedules_skip", [*args, MAX_SKIPS]).decode()
+        args: list[Argument] = [named("", entry.name), tick_ms, MAX_SKIPS]
+        args += [truncate(line(who), MAX_WHO), entry.definition or b""]
+        reply: Skipping = self._run("schedules_skip", args).decode()
         return reply
 
     def unskip(self, name: str, tick_ms: int) -> Unskipping:
         """Let a tick fire that was to be skipped."""
-        reply: Unskipping = self._run("schedules_unskip", [named("", name), tick_ms]).decode()
+        reply: Unskipping = self._run("schedules_skip", [named("", name), tick_ms, 0]).decode()
         return reply
 
     def forget(self, name: str) -> None:
@@ -216,7 +217,7 @@ class RuntimeSchedules(Schedules):
 
     def load(self) -> tuple[int, list[Loaded]]:
         """Return now in ms since 1970, and all definitions. One that another program wrote starts now."""
-        now_ms, flat = self._run("schedules_load", [])
+        now_ms, flat = self._run("schedules_read", [])
         states = states_of(flat)
         found = {name: state["definition"] for name, state in states.items() if "definition" in state}
         self._parsed = {name: known for name, known in self._parsed.items() if found.get(name) == known[0]}
@@ -280,7 +281,7 @@ def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:
     return whole(moment, LAST_MS), line(who)
 
 
-#: The most bytes of the text of skipped ticks; see `lua/parts/short_texts.lua`.
+#: The most bytes of the text of skipped ticks; see `lua/parts/numbers.lua`.
 MAX_TEXT = 16 * 1024
 #: The problem of a schedule whose name is taken.
 TAKEN = "A schedule in code or settings has the same name, so this one does not fire."

@@ -79,7 +79,7 @@ class LeftWork(NamedTuple):
 
 
 class StepState(NamedTuple):
-    """What is known about a step of a run: see `lua/parts/flow_steps.lua`."""
+    """What is known about a step of a run: see `lua/workflows_advance.lua`."""
 
     number: int
     state: str
@@ -112,7 +112,7 @@ class StepView(NamedTuple):
 
     #: The state of the run; "" if there is no such run.
     run_state: str
-    #: See `lua/parts/flow_steps.lua`; "" if there is no such step.
+    #: See `lua/workflows_advance.lua`; "" if there is no such step.
     record: str
     #: The bytes of all values of the run.
     value_bytes: int

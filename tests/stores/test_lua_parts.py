@@ -13,9 +13,6 @@ SCRIPTS, PARTS = (
     for folder in (FOLDER, FOLDER.joinpath("parts"))
 )
 
-#: What the script of lines is made of shares its names; each stands in this script and its reader only. None is added.
-OF_LINES = {"line_permits", "lines", "line_turns"}
-
 #: What each script is given.
 GIVEN = {"KEYS", "ARGV"}
 
@@ -34,7 +31,7 @@ FREE = {
 
 
 def test_parts_take_no_names_from_the_script_they_stand_in():
-    assert {name for name in PARTS if free_names(scripts._read(f"parts/{name}")) - GIVEN} == OF_LINES
+    assert {name for name in PARTS if free_names(scripts._read(f"parts/{name}")) - GIVEN} == set()
 
 
 def test_scripts_have_all_parts_that_they_use():

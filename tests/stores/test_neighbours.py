@@ -54,8 +54,8 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 DRAINS = {
     *("settle", "reassign", "stream_fetch", "topic_fetch", "lines_fetch", "lines_wake", "shares_ask", "lines_begin"),
     *("stream_subscribe", "topic_subscribe", "topic_claim_check", "rsmq_receive", "rsmq_extend", "rsmq_release"),
-    *("waiting_promote", "waiting_release", "waiting_cancel", "waiting_delete", "stream_delete"),
-    *("rsmq_cancel", "rsmq_delete_found", "steps_forget", "members_heartbeat", "dead_delete"),
+    *("waiting_promote", "waiting_release", "waiting_cancel", "messages_delete", "rsmq_waiting"),
+    *("steps_forget", "members_heartbeat"),
     *("jobs_begin", "jobs_claim", "jobs_end"),
 }
 #: Keys that only count what happened.

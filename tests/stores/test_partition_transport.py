@@ -19,8 +19,8 @@ from mq_django.transport.sessions import Pooled
 LUA = Path(scripts.__file__).parent / "lua"
 #: Scripts of queues that make nothing ready: they read, settle, delay, or their callers run another one that wakes.
 QUIET = {
-    *("cancels_ask", "stacks_ask", "clock_read", "control_pause", "counters_add", "counters_totals"),
-    *("dead_list", "dead_read", "entries_before", "entries_pending", "entries_read", "entries_ready"),
+    *("cancels_ask", "stacks_ask", "clock_read", "counters_add", "counters_totals"),
+    *("dead_list", "entries_before", "entries_pending", "entries_read", "entries_ready"),
     *(
         "handled_trim",
         "jobs_begin",
@@ -33,15 +33,15 @@ QUIET = {
     *("reports_begin", "reports_read", "reports_save", "results_cancel", "results_running"),
     *("results_watch", "steps_forget", "steps_left"),
     *("stream_subscribe", "waiting_find"),
-    *("waiting_page", "waiting_reschedule", "waiting_scan"),
+    *("waiting_page", "waiting_reschedule"),
     # What becomes ready by it is known of each outcome.
     *("settle", "reassign"),
     # They close partitions, and open them.
     *("repartition_close", "repartition_copy", "repartition_open", "repartition_put", "repartition_state"),
     *("repartition_take", "shares_ask"),
     # Of schedules and workflows, which are not in partitions, and of the queue as a whole.
-    *("schedules_define", "schedules_delete", "schedules_load", "schedules_pause", "schedules_read"),
-    *("schedules_resume", "schedules_skip", "schedules_unskip", "workflows_advance", "workflows_left"),
+    *("schedules_define", "schedules_delete", "schedules_pause", "schedules_read"),
+    *("schedules_skip", "workflows_advance", "workflows_left"),
     "partitions_record",
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.
     *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),

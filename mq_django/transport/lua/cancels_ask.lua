@@ -12,7 +12,7 @@
 -- with types
 -- with clock
 -- with claims
--- with increment
+-- with numbers
 local cancels, claims, consumers = unpack(KEYS)
 check_types({ [cancels] = 'zset', [claims] = 'hash', [consumers] = 'hash' })
 

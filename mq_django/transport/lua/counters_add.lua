@@ -8,7 +8,7 @@
 --
 -- Returns 'ADDED'.
 
--- with bound_names
+-- with count
 for at = 3, #ARGV, 2 do
   local count = tonumber(ARGV[at + 1])
   for i = 1, 2 do

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  dead      {queue}:dead         STREAM
 -- KEYS[2]  dead ids  {queue}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_letters
 -- KEYS[4]  jobs      {queue}:jobs         HASH    see parts/jobs
 -- KEYS[5]  ready     {queue}:ready        STREAM
 -- KEYS[6]  cancels   {queue}:cancels      ZSET    requests to cancel, which are forgotten; optional, with the next

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  dead      {queue}:dead         STREAM
 -- KEYS[2]  dead ids  {queue}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_letters
 -- KEYS[4]  ready     {queue}:ready        STREAM
 -- KEYS[5]  notes     {queue}:step-notes   HASH    see parts/step_notes
 -- KEYS[6]  permits   {queue}:permits      ZSET    see parts/tokens

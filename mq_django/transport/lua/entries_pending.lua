@@ -8,7 +8,7 @@
 --
 -- Returns for each: entry, consumer, ms since it was delivered or extended, {field, value or its length, ...}.
 
--- with truncate
+-- with pages
 local reply = {}
 -- XPENDING fails when the stream or group does not exist: then nothing is pending.
 local pending = redis.pcall('xpending', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3])

@@ -6,7 +6,7 @@
 --
 -- Returns for each {field, value or its length, ...}, empty when the entry does not exist.
 
--- with truncate
+-- with pages
 local reply = {}
 for at = 2, #ARGV, 2 do
   local entry = ARGV[at + 1]

@@ -9,9 +9,8 @@
 -- Returns {1 if the page ends before its limit because it has many bytes, then for each: entry, {field, value or its length,
 -- ...}}.
 
--- with bounded_range
+-- with pages
 -- with undelivered
--- with truncate
 local first = undelivered(KEYS[1], ARGV[1], 1)[1]
 local reply = { 0 }
 if not first then

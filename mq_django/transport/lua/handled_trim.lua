@@ -11,7 +11,6 @@
 -- with types
 -- with clock
 -- with numbers
--- with increment
 local handled, ids = KEYS[1], KEYS[2]
 check_types({ [handled] = 'stream', [ids] = 'hash' })
 

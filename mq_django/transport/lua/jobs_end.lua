@@ -11,7 +11,6 @@
 -- with types
 -- with clock
 -- with numbers
--- with increment
 local jobs, place = KEYS[1], ARGV[1] .. ':'
 check_types({ [jobs] = 'hash' })
 local state, worker = unpack(redis.call('hmget', jobs, place .. 'state', place .. 'worker'))

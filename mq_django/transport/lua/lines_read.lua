@@ -21,7 +21,7 @@
 
 -- with clock
 -- with line_fields
--- with truncate
+-- with pages
 local parked, permits, waiting, unique, due, unhandled, ready, front, dead = unpack(KEYS)
 local group, hash, count, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 

@@ -1,7 +1,7 @@
 -- Read the usage of the limits, and the keys with parked messages. Changes nothing.
 --
 -- KEYS[1..12] and ARGV[1..8]: see parts/line_keys
--- KEYS[13] tags     {queue}:tags   ZSET   see parts/line_turns
+-- KEYS[13] tags     {queue}:tags   ZSET   see lines_fetch
 -- ARGV[9..10]  start, count   of the keys, in the order of their next looks; those that wait for their turn come after
 --
 -- Returns {now in ms, deliveries granted in the queue's window, pending deliveries, parked messages, keys with parked

@@ -23,7 +23,7 @@ if generation and generation == ARGV[3] and redis.call('hexists', KEYS[1], 'beat
 end
 
 -- with clock
--- with increment
+-- with numbers
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: without heartbeats a
 -- supervisor would be declared dead.
 redis.call('hdel', KEYS[2], '')

@@ -13,7 +13,7 @@
 -- KEYS[11]  cancels    {queue.p.x}:cancels      ZSET
 -- KEYS[12]  dead       {queue.p.x}:dead         STREAM
 -- KEYS[13]  dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[14]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[14]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_letters
 -- KEYS[15]  permits    {queue.p.x}:permits      ZSET    see parts/tokens
 -- KEYS[16]  notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
 -- ARGV[1]  group
@@ -26,7 +26,7 @@
 -- with types
 -- with clock
 -- with ranks
--- with dead_groups
+-- with dead_letters
 -- with tokens
 local control, arrived, ready, front, priority, due, unhandled, waiting = unpack(KEYS, 1, 8)
 local unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 16)

@@ -19,7 +19,7 @@
 -- KEYS[12]  cancels    {queue.p.x}:cancels      ZSET
 -- KEYS[13]  dead       {queue.p.x}:dead         STREAM
 -- KEYS[14]  dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[15]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[15]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_letters
 -- KEYS[16]  permits    {queue.p.x}:permits      ZSET    see parts/tokens
 -- KEYS[17]  notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
 -- ARGV[1]  group
@@ -34,7 +34,7 @@
 -- with undelivered
 -- with tokens
 -- with bodies
--- with forget_member
+-- with waiting_members
 -- with line_fields
 -- with dead_letters
 local control, moving, ready, front, priority, due, unhandled, parked = unpack(KEYS, 1, 8)

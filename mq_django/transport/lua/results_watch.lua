@@ -12,7 +12,6 @@
 
 -- with types
 -- with clock
--- with short_texts
 -- with numbers
 -- with waiters
 -- The most bytes of results that are read.

@@ -15,7 +15,7 @@
 
 -- with types
 -- with clock
--- with increment
+-- with numbers
 -- with rsmq
 -- with moved
 local moved, zset, hash, notes = unpack(KEYS)

@@ -9,7 +9,7 @@
 --
 -- Returns how many existed.
 
--- with rsmq_messages
+-- with rsmq
 local zset, hash, owners, notes, unhandled = unpack(KEYS)
 local removed = 0
 for _, id in ipairs(ARGV) do

@@ -9,7 +9,7 @@
 -- Returns their number. Owner records of messages that another program has received or deleted since are removed.
 
 -- with clock
--- with rsmq_allow_writes
+-- with rsmq
 local zset, hash, owners = unpack(KEYS)
 allow_writes(zset)
 local selected, hidden, extended = {}, string.format('%.0f', now_ms() + ARGV[1]), 0

@@ -12,7 +12,7 @@
 -- '1' or 'suspect' if it must run alone, its attempt history. Owner records of messages that another program has
 -- received or deleted since are removed.
 
--- with rsmq_receipts
+-- with receipts
 local zset, hash, owners, notes = unpack(KEYS)
 local receipts = rsmq_receipts(zset, hash, owners, ARGV[1])
 local mine, all = {}, redis.call('hgetall', owners)

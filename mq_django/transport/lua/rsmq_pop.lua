@@ -7,7 +7,7 @@
 
 -- with clock
 -- with rsmq
--- with increment
+-- with numbers
 local zset, hash = unpack(KEYS)
 if not attributes(hash) then
   return 'NOQUEUE'

@@ -16,8 +16,7 @@
 
 -- with clock
 -- with rsmq
--- with increment
--- with rsmq_allow_writes
+-- with numbers
 local zset, hash, owners, notes, control, unhandled = unpack(KEYS)
 local consumer = ARGV[1]
 if consumer ~= '' and redis.call('hget', control, 'paused') == '1' then

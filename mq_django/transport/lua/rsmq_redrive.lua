@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
 -- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_groups
+-- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_letters
 -- KEYS[4]  jobs      {namespace}:<queue>:mq:jobs          HASH    see parts/jobs
 -- KEYS[5]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
 -- KEYS[6]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts

@@ -10,7 +10,7 @@
 -- Returns how many were made visible.
 
 -- with clock
--- with rsmq_allow_writes
+-- with rsmq
 local zset, unhandled = unpack(KEYS)
 allow_writes(zset)
 local now, released = now_ms(), 0

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
 -- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_groups
+-- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_letters
 -- KEYS[4]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
 -- KEYS[5]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts
 -- ARGV[1]  entry     of `dead`
@@ -15,7 +15,7 @@
 -- with types
 -- with clock
 -- with dead_letters
--- with increment
+-- with numbers
 local dead, ids, groups, zset, hash = unpack(KEYS)
 check_types({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
 

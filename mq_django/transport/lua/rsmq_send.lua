@@ -17,8 +17,8 @@
 
 -- with types
 -- with clock
--- with count_published
--- with increment
+-- with count
+-- with numbers
 -- with rsmq
 local zset, hash, minutes, hours = unpack(KEYS)
 check_types({ [zset] = 'zset', [hash] = 'hash' })

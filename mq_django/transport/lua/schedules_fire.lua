@@ -26,7 +26,7 @@
 
 -- with types
 -- with clock
--- with count_published
+-- with count
 -- with numbers
 -- with ready
 -- with skips

@@ -1,16 +1,25 @@
--- Read the time up to which the ticks of each schedule have fired. A new schedule starts now: its past ticks never
--- fire.
+-- Read the schedules of a hash. A new one starts now, and so does one whose definition another program wrote: its past ticks
+-- never fire.
 --
--- KEYS[1]  schedules   {queue}:schedules   HASH   'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
--- ARGV     names
+-- KEYS[1]  schedules   {queue}:schedules or {queue}:runtime-schedules   HASH   see schedules_define
+-- ARGV     names       of those that have no definition in the hash
 --
--- Returns {now in ms, then for each name: ms since 1970}.
+-- Returns {now in ms, {each field, its value}}.
 
 -- with clock
-local now = now_ms()
-local reply = { now }
-for i, name in ipairs(ARGV) do
-  redis.call('hsetnx', KEYS[1], 'last:' .. name, string.format('%.0f', now))
-  reply[i + 1] = redis.call('hget', KEYS[1], 'last:' .. name)
+local now, names = string.format('%.0f', now_ms()), { unpack(ARGV) }
+local fields = redis.call('hgetall', KEYS[1])
+local known = {}
+for i = 1, #fields, 2 do
+  known[fields[i]] = true
+  names[#names + 1] = string.match(fields[i], '^definition:(.*)$')
 end
-return reply
+for _, name in ipairs(names) do
+  local field = 'last:' .. name
+  if not known[field] then
+    redis.call('hset', KEYS[1], field, now)
+    fields[#fields + 1], fields[#fields + 2] = field, now
+    known[field] = true
+  end
+end
+return { tonumber(now), fields }

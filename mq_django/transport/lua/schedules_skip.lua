@@ -1,32 +1,44 @@
--- Skip one tick of a schedule: it will pass, and publish no message. Ticks that have passed are forgotten.
+-- Skip one tick of a schedule: it will pass, and publish no message. Or let it fire after all. Ticks that have passed are
+-- forgotten.
 --
 -- KEYS[1]  schedules   {queue}:schedules or {queue}:runtime-schedules   HASH   'skips:' name -> lines: see parts/skips
 -- ARGV[1]  name
 -- ARGV[2]  tick        ms since 1970
--- ARGV[3]  who
--- ARGV[4]  definition  of which it is a tick; '' for a schedule of code or settings
--- ARGV[5]  most        the most ticks that the schedule may skip
+-- ARGV[3]  most        the most ticks that the schedule may skip; 0: the tick fires
+-- ARGV[4]  who
+-- ARGV[5]  definition  of which it is a tick to be skipped; '' for a schedule of code or settings
 --
--- Returns 'SKIPPED'; or, without a write: 'WAS_SKIPPED', 'PASSED', 'FULL', or 'CHANGED' when it was changed or deleted.
+-- Returns 'SKIPPED' or 'FIRES'; or, without a write: 'PASSED', 'FULL', 'WAS_SKIPPED', 'MISSING' if it was not to be skipped,
+-- or 'CHANGED' when the schedule was changed or deleted.
 
 -- with types
 -- with clock
 -- with skips
-local schedules, name, tick, definition = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[4]
+local schedules, name, tick, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 check_types({ [schedules] = 'hash' })
 
 local now = now_ms()
-if definition ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= definition then
+if most > 0 and ARGV[5] ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= ARGV[5] then
   return 'CHANGED'
-elseif tick <= now then
-  return 'PASSED'
 end
 local skips, is_skipped = skips_of(schedules, name, now, tick)
-if is_skipped then
+if most == 0 and not is_skipped then
+  return 'MISSING'
+elseif tick <= now then
+  return 'PASSED'
+elseif most > 0 and is_skipped then
   return 'WAS_SKIPPED'
-elseif #skips >= tonumber(ARGV[5]) then
+elseif most > 0 and #skips >= most then
   return 'FULL'
 end
-skips[#skips + 1] = string.format('%.0f %.0f ', tick, now) .. ARGV[3]
-write_skips(schedules, name, skips)
-return 'SKIPPED'
+local lines = {}
+for _, entry in ipairs(skips) do
+  if tonumber(string.match(entry, '^%d+')) ~= tick then
+    lines[#lines + 1] = entry
+  end
+end
+if most > 0 then
+  lines[#lines + 1] = string.format('%.0f %.0f ', tick, now) .. ARGV[4]
+end
+write_skips(schedules, name, lines)
+return most > 0 and 'SKIPPED' or 'FIRES'

@@ -12,7 +12,6 @@
 -- with types
 -- with clock
 -- with numbers
--- with increment
 local stacks, consumers = KEYS[1], KEYS[2]
 check_types({ [stacks] = 'hash', [consumers] = 'hash' })
 

@@ -13,7 +13,7 @@
 --
 -- Returns 'READY', or 'FULL': nothing is written.
 
--- with count_published
+-- with count
 local call, argv, ready = redis.call, ARGV, KEYS[1]
 
 local limit, n, at = tonumber(argv[1]), 0, 4

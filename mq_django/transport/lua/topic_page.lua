@@ -9,7 +9,7 @@
 --
 -- Returns for each: entry, {field, value or its length, ...}.
 
--- with truncate
+-- with pages
 local first, last = ARGV[1], ARGV[2]
 if ARGV[3] == 'xrevrange' then
   first, last = last, first

@@ -43,6 +43,6 @@ if remembers then
   end
   redis.call('pexpire', published, ARGV[3])
 end
--- with count_published
+-- with count
 count_published(minutes, ARGV[1], hours, ARGV[2], counts)
 return ids

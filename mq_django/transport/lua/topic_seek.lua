@@ -35,6 +35,5 @@ if (ARGV[3] or '') ~= '' and info['first-entry'] and info['first-entry'][1] == A
 end
 redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
--- with generations
 redis.call('hset', control, 'log-generation', next_generation(control, now_ms()))
 return { 'MOVED', after }

@@ -17,7 +17,6 @@ local log, ready, control, topic = unpack(KEYS)
 check_types({ [ready] = 'stream', [control] = 'hash', [topic] = 'hash' })
 
 -- with clock
--- with generations
 -- with stream_state
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', topic, '')

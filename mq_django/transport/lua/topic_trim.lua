@@ -29,7 +29,7 @@ if ARGV[3] ~= '0' and length > 0 then
 end
 -- with clock
 -- with stream_state
--- with increment
+-- with numbers
 local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }

@@ -21,9 +21,9 @@
 
 -- with types
 -- with clock
--- with count_published
+-- with count
 -- with bodies
--- with replaced
+-- with waiting_members
 -- with due_times
 
 -- Add a delayed message and return its id, or the id of the message that keeps its place under the same unique key. The

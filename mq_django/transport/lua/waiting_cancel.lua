@@ -19,8 +19,6 @@
 -- with types
 -- with clock
 -- with waiting_members
--- with forget_member
--- with replaced
 -- with claims
 -- with step_notes
 -- with tokens

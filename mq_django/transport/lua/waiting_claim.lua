@@ -21,7 +21,7 @@
 
 -- with types
 -- with clock
--- with count_published
+-- with count
 -- with ready
 -- with due_times
 -- with numbers

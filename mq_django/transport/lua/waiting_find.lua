@@ -15,7 +15,6 @@
 
 -- with clock
 -- with waiting_members
--- with replaced
 local member = member_of(KEYS[6], KEYS[7], ARGV[1])
 for at = 1, 4 do
   local score = redis.call('zscore', KEYS[at], member)

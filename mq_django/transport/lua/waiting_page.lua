@@ -1,16 +1,32 @@
--- Read a page of waiting messages, with their bodies.
+-- Read members of a sorted set with their bodies: a page of them by rank, or some in no order. A scan from cursor '0' to
+-- cursor '0' returns each member that is there all the time, whatever is added or removed meanwhile.
 --
--- KEYS[1]  waiters   {queue}:due or :unhandled   ZSET
--- KEYS[2]  waiting   {queue}:waiting             HASH   member -> body
--- ARGV[1]  first     rank
--- ARGV[2]  last      rank
--- ARGV[3]  bytes     a longer body is replaced by its length
+-- KEYS[1]  waiters  {queue}:due, :unhandled, :parked or :priority   ZSET
+-- KEYS[2]  waiting  {queue}:waiting                                 HASH   member -> body
+-- ARGV[1]  how      'PAGE' or 'SCAN'
+-- ARGV[2]  first    rank, or the cursor
+-- ARGV[3]  last     rank, or how many members a scan returns, about
+-- ARGV[4]  bytes    a longer body is replaced by its length
 --
--- Returns {now in ms, number of messages, then for each of the page: member, score, body or its length, or -1 for
--- none}.
+-- Returns {now in ms, next cursor, then for each: member, score, body or its length, or -1 for none}.
 
 -- with clock
--- with listed_bodies
-local reply = { now_ms(), redis.call('zcard', KEYS[1]) }
-local page = redis.call('zrange', KEYS[1], ARGV[1], ARGV[2], 'withscores')
-return add_bodies(reply, KEYS[2], page, ARGV[3])
+local found
+if ARGV[1] == 'SCAN' then
+  found = redis.call('zscan', KEYS[1], ARGV[2], 'count', ARGV[3])
+else
+  found = { '0', redis.call('zrange', KEYS[1], ARGV[2], ARGV[3], 'withscores') }
+end
+local reply = { now_ms(), found[1] }
+for at = 1, #found[2], 2 do
+  local member = found[2][at]
+  local length = redis.call('hstrlen', KEYS[2], member)
+  local body = length == 0 and -1 or length
+  if length > 0 and length <= tonumber(ARGV[4]) then
+    body = redis.call('hget', KEYS[2], member)
+  end
+  reply[#reply + 1] = member
+  reply[#reply + 1] = found[2][at + 1]
+  reply[#reply + 1] = body
+end
+return reply

@@ -16,7 +16,7 @@
 -- Returns 'READY', or 'FULL': nothing is written.
 
 -- with types
--- with count_published
+-- with count
 -- with ready
 local ready, front, priority, waiting, control, minutes, hours = unpack(KEYS)
 local limit, n = tonumber(ARGV[1]), (#ARGV - 4) / 3

@@ -13,7 +13,6 @@
 
 -- with clock
 -- with waiting_members
--- with replaced
 -- with due_times
 local due, unique, claims, replaced = unpack(KEYS)
 

@@ -1,7 +1,7 @@
 -- Apply what has happened to a run of a workflow, and start the steps that may start now.
 --
 -- KEYS[1]   run      {workflows.x}:run:<run>      HASH    state, policy, round, counts, callbacks, times
--- KEYS[2]   steps    {workflows.x}:steps:<run>    HASH    number -> record: see parts/flow_steps
+-- KEYS[2]   steps    {workflows.x}:steps:<run>    HASH    number -> record: see read_step
 -- KEYS[3]   bodies   {workflows.x}:bodies:<run>   HASH    number -> what is published; of the steps with a task
 -- KEYS[4]   after    {workflows.x}:after:<run>    HASH    number -> ranges of the steps that wait for it
 -- KEYS[5]   values   {workflows.x}:values:<run>   HASH    number -> the value that its task has returned
@@ -24,7 +24,50 @@
 
 -- with types
 -- with clock
--- with flow_steps
+-- with numbers
+-- The steps of a run of a workflow. The record of a step is a field of the hash `steps`, under the step's number:
+--   state waits bad seq round kind began
+-- state: B not committed, W waits, H held because the run has ended, S started, D done, F failed, K skipped, P passed
+--   by an operator; waits: how many steps it waits for; bad: how many of these have failed or were skipped; seq: the
+--   number of the latest note about its message; round: the run's round in which it was started; kind: 't' a task,
+--   'j' a join: it has no message, and is done when the steps that it waits for are done; began: when it was started
+--   last, in ms, or 0.
+local function read_step(steps, number)
+  local text = redis.call('hget', steps, number) or ''
+  local state, waits, bad, seq, round, kind, began =
+    string.match(text, '^(%u) (%d+) (%d+) (%d+) (%d+) (%l) (%d+)$')
+  if state then
+    return {
+      number = number,
+      state = state,
+      waits = number_of(waits),
+      bad = number_of(bad),
+      seq = number_of(seq),
+      round = number_of(round),
+      kind = kind,
+      began = number_of(began),
+    }
+  end
+end
+
+local function write_step(steps, step)
+  local text = string.format(
+    '%s %d %d %.0f %d %s %.0f',
+    step.state,
+    step.waits,
+    step.bad,
+    step.seq,
+    step.round,
+    step.kind,
+    step.began
+  )
+  redis.call('hset', steps, step.number, text)
+end
+
+-- Whether nothing will change a step's state but an operator.
+local function is_over(step)
+  return step.state == 'D' or step.state == 'P'
+end
 local run, steps, bodies, after, values, work, held, starts, alive, index, unique, busy = unpack(KEYS)
 local id, budget, keep_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local call = redis.call

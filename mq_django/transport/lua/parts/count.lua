@@ -1,4 +1,21 @@
--- with bound_names
+-- Limit the names in the counters of an hour or a day to 1000. Called for a new field: further names are counted as
+-- '*'. The field `n|` + name marks a name with counters of its own, and `n|` is their number. Errors are ignored:
+-- counters never prevent a publish.
+local function bound_names(key, slot, name, count)
+  local try = redis.pcall
+  if try('hexists', key, 'n|' .. name) == 1 then
+    return
+  end
+  local known = try('hget', key, 'n|')
+  if not known or (tonumber(known) or 1000) < 1000 then
+    try('hset', key, 'n|' .. name, 1)
+    try('hincrby', key, 'n|', 1)
+  else
+    try('hdel', key, slot .. name)
+    try('hincrby', key, slot .. '*', count)
+  end
+end
+
 -- Add to the counters of one kind in a minute or an hour: by message name, and in a total without a name, for pages of
 -- many queues. The first count of a slot may create the hash, so it sets the time to live. If a counter cannot be
 -- written, nothing else fails.
@@ -19,4 +36,9 @@ end
 local function count(minutes, minute, hours, hour, kind, counts)
   count_in(minutes, 93600, minute, kind, counts)
   count_in(hours, 3024000, hour, kind, counts)
+end
+
+-- Count published messages by name.
+local function count_published(minutes, minute, hours, hour, counts)
+  count(minutes, minute, hours, hour, 'published', counts)
 end

@@ -1,4 +1,4 @@
--- with increment
+-- with numbers
 -- The jobs of a queue are in one hash, at most one for each place of its messages: a field is a place, a colon and a
 -- name. A step of a job updates its counts in the script that moves the messages, so that the counts are right when a
 -- worker dies and another continues. The first arguments of such a script are the worker ('' when no job is involved),

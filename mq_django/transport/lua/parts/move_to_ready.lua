@@ -1,5 +1,5 @@
 -- with bodies
--- with forget_member
+-- with waiting_members
 -- Bodies that are read at a time, and bytes after which no more are: to move 100 MB would block Redis for a second.
 local BODIES, MOST_BYTES = 5, 4 * 1024 * 1024
 

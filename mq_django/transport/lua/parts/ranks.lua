@@ -1,5 +1,5 @@
 -- with undelivered
--- with increment
+-- with numbers
 -- with bodies
 -- with body_attributes
 -- Read the priority of a waiting message: a number, or text with one.

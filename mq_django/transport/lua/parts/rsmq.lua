@@ -1,4 +1,11 @@
 -- with numbers
+-- with clock
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
+-- This one removes nothing.
+local function allow_writes(zset)
+  redis.call('zremrangebyrank', zset, 1, 0)
+end
+
 -- Return vt, delay and maxsize of an RSMQ queue; nothing when the hash is not a queue. Fractions,
 -- which some clients write, are cut off, as in npm's rsmq.
 local function attributes(hash)
@@ -17,4 +24,27 @@ end
 local function next_visible(zset, now)
   local next = redis.call('zrangebyscore', zset, string.format('(%.0f', now), '+inf', 'withscores', 'limit', 0, 1)[2]
   return next and math.ceil(math.min(9e15, next - now)) or -1
+end
+
+-- Remove a message of an RSMQ queue with its notes. Return whether it was in both the sorted set and the hash.
+local function remove_message(zset, hash, notes, id)
+  local there = redis.call('zrem', zset, id)
+  local fields = redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
+  redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
+  return there == 1 and fields > 0
+end
+
+-- Return where a message of an RSMQ queue waits: 'DELAYED', 'UNHANDLED', or nil when it is visible or a program may
+-- have received it. A hidden message that was received belongs to its receiver, unless a consumer of ours has retried
+-- it since and its score has not changed.
+local function state_of(zset, hash, unhandled, retried, id)
+  local score = redis.call('zscore', zset, id)
+  if not score or tonumber(score) <= now_ms() then
+    return nil
+  end
+  if redis.call('zscore', unhandled, id) then
+    return 'UNHANDLED'
+  end
+  local untouched = redis.call('hexists', hash, id .. ':rc') == 0
+  return (untouched or redis.call('zscore', retried, id) == score) and 'DELAYED' or nil
 end

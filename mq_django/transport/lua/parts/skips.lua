@@ -1,4 +1,4 @@
--- with short_texts
+-- with numbers
 -- The ticks that a schedule skips are lines in its field 'skips:': the tick, and when it was skipped, in ms; and who.
 -- Return the lines of those after a time, whether a tick is one of all, and whether there are any.
 local function skips_of(schedules, name, after, tick)

@@ -1,4 +1,4 @@
--- with short_texts
+-- with numbers
 -- Tell the processes that wait for a result that it has ended.
 
 -- The most bytes of a result that are sent along. A process reads a longer one itself.

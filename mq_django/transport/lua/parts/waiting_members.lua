@@ -1,3 +1,4 @@
+-- with clock
 -- Return the member of a waiting message. `unique` has it by the id if it is not the id itself. It is only valid if
 -- `unique` also leads back: another program that replaced a message may have left the link from the old id.
 local function member_under(unique, id)
@@ -18,4 +19,25 @@ local function member_of(unique, claims, id_or_unique)
   local claim = redis.call('hget', claims, 'k:' .. string.sub(id_or_unique, 3))
   local id = claim and string.match(claim, '^%d+:(.*)$')
   return id and member_under(unique, id) or id_or_unique
+end
+
+-- Remove the links between the member of a unique or parked message and its id.
+local function forget_member(unique, member, id)
+  redis.call('hdel', unique, member)
+  if redis.call('hget', unique, id) == member then
+    redis.call('hdel', unique, id)
+  end
+end
+
+-- The ids of messages that were replaced under their unique keys, for a day.
+local function note_replaced(replaced, id, now)
+  redis.call('zadd', replaced, now, id)
+  -- At most 10,000, so that a key that is replaced a thousand times a second cannot fill the memory.
+  redis.call('zremrangebyrank', replaced, 0, -10001)
+  redis.call('expire', replaced, 86400)
+end
+
+local function was_replaced(replaced, id)
+  local at = redis.call('zscore', replaced, id)
+  return at and tonumber(at) > now_ms() - 86400000
 end

@@ -1,5 +1,4 @@
 -- with numbers
--- with short_texts
 -- Rate limits over a sliding window of `width` microseconds. A grant log has words 'time:count'.
 
 -- Return the number of free grants, the words inside the window, and when the first of them leaves it. A word with a
