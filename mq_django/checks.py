@@ -23,13 +23,13 @@ from mq_django.conf import (
     read,
     shown_setting,
 )
-from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
+from mq_django.consumers.outage import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.texts import listing, text_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.entries import missing_tables
-from mq_django.inbox.passes import once_databases
+from mq_django.inbox.once import once_databases
 from mq_django.middleware import handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
 from mq_django.registry import declared, groups, handlers, own_names, queues_with_handlers, schedules

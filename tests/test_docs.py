@@ -11,7 +11,7 @@ from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import SCHEDULE_OPTIONS
-from mq_django.triggers.configured import KEYS
+from mq_django.triggers.declarations import KEYS
 from tests.install.wheels import ROOT
 from tests.option_tables import CONFIGS, PAGE, renewed, words
 from tests.signal_docs import arguments_of

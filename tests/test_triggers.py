@@ -19,8 +19,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.errors import AlreadyPublished, ConfigurationError, ConnectionLost, InvalidMessage
 from mq_django.triggers import declarations
-from mq_django.triggers.configured import read_entry
-from mq_django.triggers.declarations import Enqueues, expand
+from mq_django.triggers.declarations import Enqueues, expand, read_entry
 from tests.testapp import models, tasks
 from tests.testapp.models import Cart, Dated, GiftCart, Order, Tag, Ticket
 from tests.working import take, work

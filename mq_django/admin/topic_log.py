@@ -22,7 +22,7 @@ from mq_django.core.offsets import BEGINNING, END, Offset, milliseconds, parse
 from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup, UnknownTopic
-from mq_django.inbox.passes import databases_of
+from mq_django.inbox.once import databases_of
 from mq_django.inspector import message_lists, topics
 from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.queue_view import QueueView

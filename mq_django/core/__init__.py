@@ -12,7 +12,7 @@ writes and reads the fields of entries (docs/protocol.md); `rsmq_format` does so
 `outcomes` has the ends that a delivery can have: `Ack`, `Retry`, `Bury`, `HandBack`, `SetAside`, `Expire` and
 `Cancel`. `retries` computes the delay of a retry.
 
-Options of the settings are fields of the configs in `queue_configs`, `topic_configs` and `project`; `options`
+Options of the settings are fields of the configs in `queue_configs` and `project`; `options`
 declares how a field is read, checked and documented. `keys` builds the names of all keys: no other module does.
 
 `clock` is the only place that reads the time which messages carry. `texts.repr_of()` shows a value in an error, and

@@ -25,11 +25,10 @@ from mq_django.core.options import (
     read_test,
 )
 from mq_django.core.partitions import number_in, public_name
-from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.queue_configs import QueueConfig, TopicConfig
 from mq_django.core.schedules import Scheduled
 from mq_django.core.texts import listing, repr_of
 from mq_django.core.thresholds import Thresholds
-from mq_django.core.topic_configs import TopicConfig
 from mq_django.errors import UnknownQueue, UnknownTopic
 
 # Digests of options, by which processes notice that they run with different settings without showing these.

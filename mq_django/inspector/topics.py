@@ -10,7 +10,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset, before, parse
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownGroup
-from mq_django.inbox.passes import seek as move_group
+from mq_django.inbox.once import seek as move_group
 from mq_django.inspector.queue_view import NONE, RECENT, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.statistics import MAX_COUNTED
 from mq_django.registry import groups

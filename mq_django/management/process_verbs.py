@@ -25,8 +25,8 @@ from mq_django.inspector.message_views import progress_line
 from mq_django.inspector.processes import WAIT, ProcessView, SupervisorView, ask_for_stacks, find_process, read_answer
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
+from mq_django.management.argument_types import open_port
 from mq_django.management.message_verbs import progress_fields
-from mq_django.management.ports import open_port
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table, with_away
 from mq_django.transport.sessions import within
 

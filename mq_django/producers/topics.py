@@ -21,8 +21,7 @@ from mq_django.core.publication import publication, publications, unknown_option
 from mq_django.core.texts import class_name, repr_of, text_of
 from mq_django.errors import ConfigurationError, UnknownGroup, UnknownHandler
 from mq_django.inbox.entries import Identity
-from mq_django.inbox.once import Once, is_forgotten, outcome_of_forgotten
-from mq_django.inbox.passes import check_repeat, note_return, seek
+from mq_django.inbox.once import Once, check_repeat, is_forgotten, note_return, outcome_of_forgotten, seek
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.by_name import ByName
 from mq_django.producers.sinks import RedisSink, send

@@ -16,7 +16,6 @@ goes on, unless the trigger is strict.
 Fixtures that are loaded send no messages.
 """
 
-from mq_django.triggers.configured import check_triggers, connect_all
-from mq_django.triggers.declarations import on_signal
+from mq_django.triggers.declarations import check_triggers, connect_all, on_signal
 
 __all__ = ["check_triggers", "connect_all", "on_signal"]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mq_django import signals
+from mq_django.consumers.worker.consumer import StepService
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.settler import Settler
-from mq_django.consumers.worker.step_service import StepService
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import Advanced, StepNotes, WorkflowHome
 from mq_django.transport import scripts

@@ -6,7 +6,7 @@ from django.db import OperationalError, connections
 
 from mq_django import queues, registry
 from mq_django.checks import TAG
-from mq_django.consumers.database_pools import pool_hint, small_pools
+from mq_django.consumers.outage import pool_hint, small_pools
 from mq_django.registry import Handler, handler
 from tests.working import work
 

@@ -26,13 +26,12 @@ from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.consumer import Consumer, slots
+from mq_django.consumers.worker.consumer import Consumer, StepService, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.slots import Grace
-from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.schedules import Scheduled, every

@@ -3,9 +3,8 @@
 from datetime import timedelta
 
 from mq_django.core.project import option_digests
-from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.queue_configs import GroupConfig, QueueConfig, TopicConfig
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.topic_configs import GroupConfig, TopicConfig
 
 
 def test_defaults_have_no_digest():

@@ -7,10 +7,9 @@ import pytest
 
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publication import PublishOptions, publication, publications, resubmission
-from mq_django.core.queue_configs import QueueConfig, RsmqConfig
+from mq_django.core.queue_configs import GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.rsmq_format import MESSAGE_ID
 from mq_django.core.schedules import SCHEDULE_HEADER, TICK_HEADER, Scheduled, every
-from mq_django.core.topic_configs import GroupConfig, TopicConfig
 from mq_django.errors import InvalidMessage, MessageTooLarge, MQError, NotSupported
 
 QUEUE = QueueConfig(name="emails", max_size=1000)

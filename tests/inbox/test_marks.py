@@ -11,7 +11,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor.preflight import check_inbox
 from mq_django.core.handler_options import database_of
 from mq_django.errors import ConfigurationError
-from mq_django.inbox.passes import databases_of, once_databases
+from mq_django.inbox.once import databases_of, once_databases
 from mq_django.registry import find, kinds
 from mq_django.task_backend import backend
 from tests.inbox.conftest import ALIAS

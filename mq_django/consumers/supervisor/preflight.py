@@ -26,7 +26,7 @@ from mq_django.errors import (
     UnknownGroup,
 )
 from mq_django.inbox.entries import missing_tables
-from mq_django.inbox.passes import databases_of
+from mq_django.inbox.once import databases_of
 from mq_django.stores import open_store
 from mq_django.stores.partition_transport import check_reply, record_command
 from mq_django.stores.topic_stats import group_names

@@ -9,8 +9,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
-from mq_django.inbox.once import delete_old
-from mq_django.inbox.passes import databases_of
+from mq_django.inbox.once import databases_of, delete_old
 from mq_django.signals import retention_alarm, send_signal
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.log import Log, PartitionedLog

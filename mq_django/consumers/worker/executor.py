@@ -13,8 +13,8 @@ from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
-from mq_django.consumers.database_pools import pool_hint
 from mq_django.consumers.decisions import decide, retry_invalid, settled_as
+from mq_django.consumers.outage import pool_hint
 from mq_django.consumers.settlements import announce, send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
 from mq_django.consumers.worker import slots

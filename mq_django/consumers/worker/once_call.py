@@ -23,8 +23,7 @@ from mq_django.core.running_handler import interruptible
 from mq_django.core.texts import repr_of
 from mq_django.errors import HandlerTimeout, InvalidOutcomes
 from mq_django.inbox.entries import Identity
-from mq_django.inbox.once import BUSY_PAUSE, Once, OnceTogether, is_forgotten, oldest_ms, outcome_of_forgotten
-from mq_django.inbox.passes import FIRST
+from mq_django.inbox.once import BUSY_PAUSE, FIRST, Once, OnceTogether, is_forgotten, oldest_ms, outcome_of_forgotten
 from mq_django.registry import Handler
 
 logger = get_logger(__name__)

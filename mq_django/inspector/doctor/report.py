@@ -8,10 +8,17 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
+from mq_django.inspector.doctor.checks import (
+    KEY_CHECKS,
+    PARTITION_CHECKS,
+    PROJECT_CHECKS,
+    QUEUE_CHECKS,
+    Progress,
+    key_facts,
+    project_facts,
+    queue_facts,
+)
 from mq_django.inspector.doctor.findings import LEVELS, NOT_CHECKED, DoctorCheck, DoctorFinding, Level
-from mq_django.inspector.doctor.key_checks import KEY_CHECKS, Progress, key_facts
-from mq_django.inspector.doctor.project_checks import PROJECT_CHECKS, project_facts
-from mq_django.inspector.doctor.queue_checks import PARTITION_CHECKS, QUEUE_CHECKS, queue_facts
 from mq_django.inspector.doctor.server_checks import SERVER_CHECKS, server_facts
 from mq_django.transport.connections import get_clients
 from mq_django.transport.sessions import within

@@ -16,8 +16,8 @@ from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers import hangups
-from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.log_formats import LogStream, configure_logs
+from mq_django.consumers.outage import DEFAULT_THREADS, small_pools
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.health import Health
@@ -43,8 +43,7 @@ from mq_django.core.partitions import listed
 from mq_django.core.texts import listing
 from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
-from mq_django.management.argument_types import address, duration, whole
-from mq_django.management.ports import check_ports, serving_ports
+from mq_django.management.argument_types import address, check_ports, duration, serving_ports, whole
 from mq_django.middleware import publishing_chain
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names

@@ -6,7 +6,7 @@ import redis
 from mq_django.conf import get_config
 from mq_django.core.ids import new_run_id
 from mq_django.core.keys import KINDS, WorkflowKeys
-from mq_django.inspector.doctor import key_checks
+from mq_django.inspector.doctor import checks
 from mq_django.inspector.doctor.report import examine_project
 from mq_django.producers import queues, topics
 from tests.inspector.doctor.conftest import levels
@@ -86,8 +86,8 @@ def test_no_foreign_text_gets_into_a_command(look, redis_client, namespace):
 
 
 def test_a_scan_is_bounded_and_says_so(look, redis_client, namespace, monkeypatch):
-    monkeypatch.setattr(key_checks, "BATCH", 10)
-    monkeypatch.setattr(key_checks, "MAX_SCANS", 2)
+    monkeypatch.setattr(checks, "BATCH", 10)
+    monkeypatch.setattr(checks, "MAX_SCANS", 2)
     for number in range(100):
         redis_client.set(f"{namespace}:{{emails}}:result:{number}", "a")
     notes = [finding for finding in look() if "too many keys" in finding.seen]
@@ -103,10 +103,10 @@ def test_a_server_that_refuses_a_scan(look, server_with):
 
 
 def test_the_progress_of_a_long_scan_is_reported(look, redis_client, namespace, monkeypatch):
-    monkeypatch.setattr(key_checks, "PROGRESS", -1.0)
+    monkeypatch.setattr(checks, "PROGRESS", -1.0)
     counts = []
     examine_project(codes=KEYS, progress=counts.append)
-    assert counts[0] == key_checks.BATCH
+    assert counts[0] == checks.BATCH
 
 
 def test_rsmq_keys_may_share_the_prefix(look, mq_settings, namespace):
