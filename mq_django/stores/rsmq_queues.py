@@ -1,6 +1,6 @@
 """The operations of npm's `rsmq` on RSMQ's own keys, each in one script."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import RsmqKeys
@@ -87,42 +87,72 @@ class RsmqQueues:
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
 
-    def create(
+    def create_queue(
         self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE
     ) -> None:
         """Create a queue.
 
+        Args:
+            queue: 1 to 160 letters, digits, _ and -.
+            vt: how long a message is hidden once it is received, in seconds: 0 to 9999999.
+            delay: how long a new message is hidden, in seconds: 0 to 9999999.
+            maxsize: the longest message, in UTF-16 units: 1024 to 65536, or -1 for no limit.
+
         Raises:
-            InvalidFormat, InvalidValue: the name or a number is invalid.
-            QueueExists: the queue exists; nothing was changed.
+            InvalidFormat, InvalidValue: the name or a number cannot be used.
+            QueueExists: the queue exists already; nothing was changed.
         """
         numbers = [check_seconds("vt", vt), check_seconds("delay", delay), check_maxsize(maxsize)]
         keys = RsmqKeys(self.namespace, check_queue(queue))
         if self._run("rsmq_create", [keys.hash, keys.names], [queue, *numbers]) == b"EXISTS":
             raise QueueExists(f"Queue exists: {queue!r}")
 
-    def names(self) -> set[str]:
+    def list_queues(self) -> set[str]:
         """Return the names of all queues."""
         (reply,) = self._transport.pipeline([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
         return {name.decode(errors="replace") for name in reply_or_raise(reply)}
 
-    def attributes(self, queue: str, changes: Mapping[str, Number] | None = None) -> Attributes:
-        """Change attributes of a queue, if any are given, and return all.
+    def get_queue_attributes(self, queue: str) -> Attributes:
+        """Return the attributes and counts of a queue.
+
+        Args:
+            queue: its name.
 
         Raises:
-            NoAttributeSupplied: `changes` is empty.
-            InvalidValue: a number is out of bounds.
             QueueNotFound: the queue does not exist.
         """
-        keys, args = self._keys(queue), list[Argument]()
-        for name, value in (changes or {}).items():
-            args += (name, check_maxsize(value) if name == "maxsize" else check_seconds(name, value))
-        if changes is not None and not args:
+        return self._attributes(queue, [])
+
+    def set_queue_attributes(
+        self, queue: str, *, vt: Number | None = None, delay: Number | None = None, maxsize: Number | None = None
+    ) -> Attributes:
+        """Change attributes of a queue, and return all.
+
+        Args:
+            queue: its name.
+            vt, delay, maxsize: as for create_queue(); None: unchanged.
+
+        Raises:
+            InvalidValue: a number is out of bounds.
+            NoAttributeSupplied: all three are None.
+            QueueNotFound: the queue does not exist.
+        """
+        seconds = {name: value for name, value in (("vt", vt), ("delay", delay)) if value is not None}
+        args = [part for name, value in seconds.items() for part in (name, check_seconds(name, value))]
+        args += [] if maxsize is None else ["maxsize", check_maxsize(maxsize)]
+        if not args:
             raise NoAttributeSupplied("No attribute was supplied")
-        return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], args)))
+        return self._attributes(queue, args)
+
+    def _attributes(self, queue: str, changes: Sequence[Argument]) -> Attributes:
+        keys = self._keys(queue)
+        return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], changes)))
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue with its messages. Its dead letters stay.
+        """Delete a queue and all its messages.
+
+        Args:
+            queue: its name.
 
         Raises:
             QueueNotFound: the queue does not exist.
@@ -130,13 +160,32 @@ class RsmqQueues:
         keys = self._keys(queue)
         self._there(queue, self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]))
 
-    def send(self, queue: str, messages: Sequence[str], *, delay: Number | None = None) -> list[str]:
-        """Send messages, all or none, and return their ids.
+    def send(self, queue: str, message: str, *, delay: Number | None = None) -> str:
+        """Send a message, and return its id.
+
+        Args:
+            queue: its name.
+            message: text. A lone surrogate, which UTF-8 cannot have, becomes a replacement character.
+            delay: how long the message is hidden, in seconds: 0 to 9999999; None: the queue's delay.
 
         Raises:
-            MessageNotString, MessageTooLong: a message is invalid; none was sent.
-            QueueNotFound: the queue does not exist.
+            QueueNotFound, MessageNotString, MessageTooLong, InvalidValue: nothing was sent.
         """
+        return self.send_many(queue, [message], delay=delay)[0]
+
+    def send_many(self, queue: str, messages: Sequence[str], *, delay: Number | None = None) -> list[str]:
+        """Send messages in one step, all or none, and return their ids in the same order.
+
+        Args:
+            queue: its name.
+            messages: up to 1000 texts.
+            delay: as for send().
+
+        Raises:
+            QueueNotFound, MessageNotString, MessageTooLong, InvalidValue: nothing was sent.
+        """
+        if not messages:
+            return []
         keys = self._keys(queue)
         check_count("messages", len(messages), MAX_SENT)
         where = slot(keys)
@@ -151,8 +200,30 @@ class RsmqQueues:
             raise MessageTooLong(f"Message too long: more than the maxsize of queue {queue!r}")
         return [message_id.decode() for message_id in reply]
 
-    def receive(self, queue: str, *, vt: Number | None = None, count: int = 1) -> list[Received]:
-        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, by default the queue's.
+    def receive(self, queue: str, *, vt: Number | None = None) -> Received | None:
+        """Receive the oldest message that is not hidden, and hide it.
+
+        Args:
+            queue: its name.
+            vt: the seconds for which it is hidden: 0 to 9999999; None: the queue's vt.
+
+        Returns:
+            The message, or None when there is none.
+
+        Raises:
+            InvalidValue: `vt` is out of bounds.
+            QueueNotFound: the queue does not exist.
+        """
+        found = self.receive_many(queue, 1, vt=vt)
+        return found[0] if found else None
+
+    def receive_many(self, queue: str, count: int, *, vt: Number | None = None) -> list[Received]:
+        """Receive several messages in one step, the oldest first.
+
+        Args:
+            queue: its name.
+            count: maximum messages to receive, 1 to 500.
+            vt: as for receive().
 
         Raises:
             InvalidValue: `count` or `vt` is out of bounds.
@@ -166,7 +237,13 @@ class RsmqQueues:
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
     def pop(self, queue: str) -> Received | None:
-        """Receive a message and delete it at once.
+        """Receive a message and delete it in one step. If this program crashes afterwards, the message is lost.
+
+        Args:
+            queue: its name.
+
+        Returns:
+            The message, or None when there is none.
 
         Raises:
             QueueNotFound: the queue does not exist.
@@ -175,25 +252,39 @@ class RsmqQueues:
         found = self._there(queue, self._run("rsmq_pop", [keys.zset, keys.hash]))
         return _received(*found) if found else None
 
-    def delete(self, queue: str, ids: Sequence[str]) -> int:
-        """Delete messages, also held ones, and return how many existed.
+    def delete(self, queue: str, message_id: str) -> bool:
+        """Delete a message, even if a consumer holds it, and return whether it existed.
+
+        Args:
+            queue: its name.
+            message_id: the id that send() returned, or the `id` of a received message.
 
         Raises:
-            InvalidFormat: an id is invalid, and no message has it.
+            MissingParameter: the id is None or empty.
+            InvalidFormat: the id is invalid, and no message has it.
         """
-        keys = self._keys(queue)
-        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
-        removed = int(self._run("rsmq_delete", key_names, [check_id(each) for each in ids]))
-        if removed < len(ids):
-            for each in ids:
-                check_missing(each)
+        removed = self._delete_all(queue, [check_id(message_id)]) == 1
+        if not removed:
+            check_missing(message_id)
         return removed
 
-    def show(self, queue: str, message_id: str, vt: Number) -> bool:
+    def _delete_all(self, queue: str, ids: Sequence[str]) -> int:
+        keys = self._keys(queue)
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
+        return int(self._run("rsmq_delete", key_names, ids))
+
+    def change_visibility(self, queue: str, message_id: str, vt: Number) -> bool:
         """Hide a message for `vt` seconds from now, and return whether it existed.
 
+        Args:
+            queue: its name.
+            message_id: the id that send() returned, or the `id` of a received message.
+            vt: the seconds for which it is hidden: 0 to 9999999; 0 makes it visible.
+
         Raises:
+            MissingParameter: the id is None or empty.
             InvalidFormat: the id is invalid, and no message has it.
+            InvalidValue: `vt` is out of bounds.
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)

@@ -118,7 +118,7 @@ class RsmqStore:
         config = self._config
         found = RsmqQueues(config.namespace, self._transport)
         with suppress(QueueExists):
-            found.create(config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize)
+            found.create_queue(config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize)
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby
 from typing import Any
@@ -11,10 +11,10 @@ from mq_django.conf import QueueConfig
 from mq_django.core.keys import FRONT, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entries, encode_entry
-from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
+from mq_django.core.messages import CancelResult, Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
-from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Settlement, StreamEntry
 from mq_django.stores.control import CancelRequests, OrderSwitch
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
@@ -180,15 +180,12 @@ def _shared_fields(publication: Publication) -> tuple[object, ...]:
     return publication.message[3:]
 
 
-class StreamStore:
+class StreamStore(WaitingMessages):
     """A queue in a Redis stream: see `mq_django.stores.base.Store` for each method."""
 
     def __init__(self, config: QueueConfig, transport: Transport, source: Source | None = None) -> None:
-        self.config = config
-        self.keys = config.keys
-        self.waiting = WaitingMessages(config, transport)
+        super().__init__(config, transport)
         self._requests = CancelRequests(config, transport)
-        self._transport = transport
         self._slots = Slots(config.keys)
         self._source = source or StreamSource(config, transport)
         self._settling = Settling(transport, config, self._source.receipts)
@@ -212,10 +209,6 @@ class StreamStore:
             self._forget_results(publications, ids)
         return ids
 
-    def start(self, publications: Sequence[Publication]) -> list[bool]:
-        """Publish steps of workflows, each at most once: see WaitingMessages.start()."""
-        return self.waiting.start(publications)
-
     def _forget_results(self, publications: Sequence[Publication], ids: Sequence[str]) -> None:
         """Delete the results of messages that were not written, because the queue is full or another has their key."""
         written = set(ids)
@@ -228,11 +221,11 @@ class StreamStore:
         options = publications[0].options
         if options.claim_ms is not None:
             (publication,) = publications
-            return [self.waiting.claim(publication, also=also)]
+            return [self.claim(publication, also=also)]
         if options.delay_ms is not None or options.due_ms is not None:
-            return self.waiting.add(publications, also=also)
+            return self.add(publications, also=also)
         if any([message.priority for message, _, _ in publications]):  # noqa: C419 - a list is faster
-            return self.waiting.rank(publications, also=also)
+            return self.rank(publications, also=also)
         where = self._slots.now()
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
         for _, run in groupby(publications, _shared_fields):
@@ -295,14 +288,6 @@ class StreamStore:
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
         return Fetched(self._taken(self._source.taken(replies, consumer, count)), stale)
 
-    def promote(self, *, limit: int) -> Promoted:
-        """See Store.promote()."""
-        return self.waiting.promote(limit=limit)
-
-    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
-        """See Store.cancel()."""
-        return self.waiting.cancel(id_or_unique)
-
     def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
         """See Store.cancel_running()."""
         found = self.cancel(id_or_unique)
@@ -315,18 +300,6 @@ class StreamStore:
     def is_cancelled(self, message_id: str) -> bool:
         """See Store.is_cancelled()."""
         return self._requests.has(message_id)
-
-    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """See Store.reschedule()."""
-        return self.waiting.reschedule(id_or_unique, delay_ms=delay_ms, due_ms=due_ms)
-
-    def find(self, id_or_unique: str) -> Lookup:
-        """See Store.find()."""
-        return self.waiting.find(id_or_unique)
-
-    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
-        """See Store.release_unhandled()."""
-        return self.waiting.release(names, limit=limit)
 
     def held_by(self, consumer: str, *, limit: int) -> Taken:
         """See Store.held_by()."""

@@ -69,35 +69,35 @@ class WaitingMessages:
     """Delayed, unhandled, parked and prioritised messages."""
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:
-        self._config = config
-        self._keys = config.keys
+        self.config = config
+        self.keys = config.keys
         self._transport = transport
 
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Publish delayed messages. Returns the ids that wait now: of the earlier message if a conflict keeps it."""
-        keys = self._keys
+        keys = self.keys
         args: list[Argument] = [keys.wake, publications[0].options.on_conflict]
         for message, data_text, options in publications:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.front]
-        wants_replaced = publications[0].options.keeps_result or self._config.keeps_rows or message_cancelled.receivers
+        wants_replaced = publications[0].options.keeps_result or self.config.keeps_rows or message_cancelled.receivers
         if wants_replaced:
             args.append("1")
-        reply = self._publish("waiting_add", key_names, args, also)
+        reply = self._write("waiting_add", key_names, args, also)
         if reply == b"EXISTS":
-            raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
+            raise AlreadyPublished(f"Queue {self.config.name!r} has a message with this unique key")
         if wants_replaced:
-            note_ended(self._transport, self._config, reply.pop(), how="Replaced under its unique key")
+            note_ended(self._transport, self.config, reply.pop(), how="Replaced under its unique key")
         return [message_id.decode() for message_id in reply]
 
     def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Publish ready messages with priorities, and return their ids."""
-        keys = self._keys
+        keys = self.keys
         args: list[Argument] = [keys.group]
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
-        self._publish(
+        self._write(
             "waiting_prioritize", [keys.ready, keys.front, keys.priority, keys.waiting, keys.control], args, also
         )
         return [message.id for message, _, _ in publications]
@@ -108,16 +108,16 @@ class WaitingMessages:
         Returns the id of the message that has the key: of the earlier one if it still claims it.
         """
         message, data_text, options = publication
-        keys = self._keys
+        keys = self.keys
         mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
         body = encode_body(message, data_text, member=message.id)
         key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         args: list[Argument] = [keys.group, keys.wake, str(message.unique), options.claim_ms or 0, mode, ms]
         args += (message.id, message.name, body)
-        word, holder = self._publish("waiting_claim", key_names, args, also)
+        word, holder = self._write("waiting_claim", key_names, args, also)
         if word == b"TAKEN" and options.on_conflict == "error":
             raise AlreadyPublished(
-                f"Message {holder.decode()!r} of queue {self._config.name!r} has the unique key {message.unique!r}"
+                f"Message {holder.decode()!r} of queue {self.config.name!r} has the unique key {message.unique!r}"
             )
         return str(holder.decode())
 
@@ -126,64 +126,64 @@ class WaitingMessages:
 
         Returns for each whether it is published; False if the queue is full.
         """
-        keys, where = self._keys, slot(self._keys)
+        keys, where = self.keys, slot(self.keys)
         key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         commands: list[Command] = []
         for each in publications:
             message, data_text, options = each
             mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
             body = encode_body(message, data_text, member=message.id)
-            args: list[Argument] = [self._config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
+            args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
             lasts = STEP_STARTED_MS if message.id.startswith(STEP_PREFIX) else CALLBACK_STARTED_MS
             args += (f"{_STARTED}{message.id}", lasts, mode, ms, message.id, message.name, body)
             if options.keeps_result:
                 # A result that exists is that of the message that was published before.
-                commands.append((*ready_command(self._config, each), "NX"))
+                commands.append((*ready_command(self.config, each), "NX"))
             commands.append(scripts.command("waiting_claim", keys=[*key_names, *where.keys], args=args))
         replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
         per_message = 2 if publications[0].options.keeps_result else 1
         return [reply != b"FULL" for reply in replies[per_message - 1 :: per_message]]
 
-    def _publish(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
-        where, limit = slot(self._keys), self._config.max_depth or 0
+    def _write(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
+        where, limit = slot(self.keys), self.config.max_depth or 0
         command = scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
         reply = reply_or_raise(self._transport.pipeline([*also, command])[-1])
         if reply == b"FULL":
-            raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
+            raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
         return reply
 
     def promote(self, *, limit: int) -> Promoted:
-        """Make up to `limit` due messages ready, by the server's clock."""
-        keys = self._keys
+        """See Store.promote()."""
+        keys = self.keys
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
         key_names += [keys.parked, keys.permits, keys.front]
-        free = int(not self._config.limits.of_keys)
+        free = int(not self.config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
         moved, next_us, paused, unhandled = self._run("waiting_promote", key_names, args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
-        """Cancel a waiting message, by its id or by `u:` + its unique key."""
-        keys = self._keys
+        """See Store.cancel()."""
+        keys = self.keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes, keys.permits, keys.next_checks]
-        more = ["1"] if wants_ended(self._config) else []
+        more = ["1"] if wants_ended(self.config) else []
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
             return _CANCEL_RESULTS[reply]
-        note_ended(self._transport, self._config, reply)
+        note_ended(self._transport, self.config, reply)
         return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """Change the due time of a delayed message, by its id or by `u:` + its unique key."""
-        keys = self._keys
+        """See Store.reschedule()."""
+        keys = self.keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
         return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])]
 
     def find(self, id_or_unique: str) -> Lookup:
-        """Find a waiting message, by its id or by `u:` + its unique key."""
-        keys = self._keys
+        """See Store.find()."""
+        keys = self.keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
         command = scripts.command("waiting_find", keys=[*key_names, *index], args=[id_or_unique])
@@ -194,14 +194,14 @@ class WaitingMessages:
         number, score, body, member = reply
         state = _STATES[number - 1]
         try:
-            message = message_of(decode_body(body), queue=self._config.public_name, entry=member)
+            message = message_of(decode_body(body), queue=self.config.public_name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
         return Lookup(state, message, score_ms(score) if state is LookupState.DELAYED else None)
 
-    def release(self, names: Iterable[str] | None, *, limit: int) -> int:
-        """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
-        keys = self._keys
+    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
+        """See Store.release_unhandled()."""
+        keys = self.keys
         key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control, keys.permits, keys.front]
         commands = [
             scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])

@@ -28,26 +28,26 @@ def queues(stage: Stage, **options: Any) -> RsmqQueues:
 def attributes(stage: Stage) -> None:
     rsmq = queues(stage)
     with stage.under("created, and there already"):
-        rsmq.create("emails", vt=5, delay=1, maxsize=2000)
+        rsmq.create_queue("emails", vt=5, delay=1, maxsize=2000)
         with pytest.raises(QueueExists):
-            rsmq.create("emails")
+            rsmq.create_queue("emails")
     with stage.under("read, and then changed"):
-        assert rsmq.attributes("emails").vt == 5
-        assert rsmq.attributes("emails", {"vt": 9, "maxsize": -1}).vt == 9
-    rsmq.send("emails", ["a", "b"], delay=9)
-    rsmq.send("emails", ["a"], delay=0)
+        assert rsmq.get_queue_attributes("emails").vt == 5
+        assert rsmq.set_queue_attributes("emails", vt=9, maxsize=-1).vt == 9
+    rsmq.send_many("emails", ["a", "b"], delay=9)
+    rsmq.send_many("emails", ["a"], delay=0)
     with stage.under("with messages"):
-        assert rsmq.attributes("emails").hiddenmsgs == 2
+        assert rsmq.get_queue_attributes("emails").hiddenmsgs == 2
     with stage.under("deleted"):
         rsmq.delete_queue("emails")
     with stage.under("of no queue"):
-        for act in (rsmq.attributes, rsmq.delete_queue, rsmq.receive, rsmq.pop):
+        for act in (rsmq.get_queue_attributes, rsmq.delete_queue, rsmq.receive, rsmq.pop):
             with pytest.raises(QueueNotFound):
                 act("emails")
         with pytest.raises(QueueNotFound):
-            rsmq.send("emails", ["a"])
+            rsmq.send_many("emails", ["a"])
         with pytest.raises(QueueNotFound):
-            rsmq.show("emails", rsmq_id(1), 5)
+            rsmq.change_visibility("emails", rsmq_id(1), 5)
 
 
 def send(stage: Stage) -> None:
@@ -68,14 +68,14 @@ def send(stage: Stage) -> None:
 
 def send_as_rsmq(stage: Stage) -> None:
     rsmq = queues(stage, realtime=True)
-    rsmq.create("emails", delay=2, maxsize=-1)
+    rsmq.create_queue("emails", delay=2, maxsize=-1)
     with stage.under("two, without names, whose ids say when they were sent"):
-        rsmq.send("emails", ["one", "zw\u00f6lf"])
-    rsmq.attributes("emails", {"maxsize": 1024})
+        rsmq.send_many("emails", ["one", "zw\u00f6lf"])
+    rsmq.set_queue_attributes("emails", maxsize=1024)
     with stage.under("as long as it may be"):
-        rsmq.send("emails", ["x" * 1024])
+        rsmq.send_many("emails", ["x" * 1024])
     with stage.under("with a delay of its own"):
-        rsmq.send("emails", ["three"], delay=0)
+        rsmq.send_many("emails", ["three"], delay=0)
 
 
 def receive(stage: Stage) -> None:
@@ -102,22 +102,22 @@ def receive(stage: Stage) -> None:
 
 def receive_as_rsmq(stage: Stage) -> None:
     rsmq = queues(stage)
-    rsmq.create("emails", vt=5)
-    ids = rsmq.send("emails", ["one", "two", "three"])
+    rsmq.create_queue("emails", vt=5)
+    ids = rsmq.send_many("emails", ["one", "two", "three"])
     stage.client.hset(f"{stage.namespace}:r:emails:mq:control", "paused", "1")
     with stage.under("as RSMQ does it: a pause does not matter, and nobody is remembered"):
         rsmq.receive("emails")
     with stage.under("for a time of its own"):
-        rsmq.receive("emails", vt=60, count=1)
+        rsmq.receive("emails", vt=60)
     with stage.under("received before"):
-        assert rsmq.show("emails", ids[0], 0)
+        assert rsmq.change_visibility("emails", ids[0], 0)
         assert rsmq.pop("emails")
     with stage.under("the first time"):
         assert rsmq.pop("emails")
     with stage.under("nothing can be seen"):
         assert rsmq.pop("emails") is None
     with stage.under("one that is there, and one that is not"):
-        assert rsmq.delete("emails", [ids[1], ids[0]]) == 1
+        assert rsmq._delete_all("emails", [ids[1], ids[0]]) == 1
 
 
 def change(stage: Stage) -> None:
@@ -126,12 +126,12 @@ def change(stage: Stage) -> None:
     taken = store.take(ME, count=2)
     stage.settle(store, HandBack(lost=True), taken[:1])
     with stage.under("later than the other: nobody is told; and of no message"):
-        assert rsmq.show("emails", rsmq_id(2), 90)
-        assert not rsmq.show("emails", rsmq_id(3), 90)
+        assert rsmq.change_visibility("emails", rsmq_id(2), 90)
+        assert not rsmq.change_visibility("emails", rsmq_id(3), 90)
     with stage.under("the first, so that another is first now"):
-        assert rsmq.show("emails", rsmq_id(1), 95)
+        assert rsmq.change_visibility("emails", rsmq_id(1), 95)
     with stage.under("held by a consumer, with notes"):
-        assert rsmq.delete("emails", [rsmq_id(1), rsmq_id(2)]) == 2
+        assert rsmq._delete_all("emails", [rsmq_id(1), rsmq_id(2)]) == 2
 
 
 def members(stage: Stage) -> None:
