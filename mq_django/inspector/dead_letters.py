@@ -376,7 +376,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         # Its run knows the step by this id.
         made = made._replace(message=made.message._replace(id=found.message.id))
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
-    return made.message.id if done == "RESUBMITTED" else None
+    return made.message.id if done == "REDRIVEN" else None
 
 
 # Move dead letters to another queue.

@@ -201,9 +201,13 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
         `step` belongs to a job that this worker no longer runs.
         """
+        return self._redrive(step, "", b"", entries)
+
+    def _redrive(self, step: JobStep, message_id: str, text: bytes, entries: Sequence[str]) -> list[str]:
+        """Redrive dead letters; with a `message_id` one of them as a new message."""
         keys = self._keys
         key_names = [keys.jobs, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.front]
-        return self._move("dead_redrive", key_names, [*step, keys.group, *entries])
+        return self._move("dead_redrive", key_names, [*step, keys.group, message_id, text, *entries])
 
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
@@ -236,14 +240,12 @@ class DeadLetters:
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
         """Put a dead letter back into its queue with other data, as a new message.
 
-        `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `RESUBMITTED`, `MISSING`,
-        or `UNDECODABLE` if the entry is not a valid message.
+        `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `REDRIVEN`, `MISSING`, or
+        `UNDECODABLE` if the entry is not a valid message.
         """
-        keys = self._keys
-        key_names = [keys.ready, keys.step_notes, keys.permits, keys.front]
         known = self._ids([entry]) if self._config.keeps_rows else {}
-        word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
-        if word == "RESUBMITTED":
+        (word,) = self._redrive(NO_STEP, message_id, text, [entry])
+        if word == "REDRIVEN":
             note_rows(self._transport, self._config, list(known.values()))
         return word
 
@@ -269,16 +271,10 @@ class RsmqDeadLetters(DeadLetters):
     _config: RsmqConfig
     _keys: RsmqKeys
 
-    def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
-        """See DeadLetters.redrive()."""
+    def _redrive(self, step: JobStep, message_id: str, text: bytes, entries: Sequence[str]) -> list[str]:
         keys = self._keys
         key_names = [keys.jobs, keys.zset, keys.hash, keys.notes]
-        return self._move("rsmq_redrive", key_names, [*step, keys.wake, *entries])
-
-    def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
-        """See DeadLetters.resubmit()."""
-        keys = self._keys
-        return self._move("rsmq_resubmit", [keys.zset, keys.hash], [entry, message_id, text, keys.wake])[0]
+        return self._move("rsmq_redrive", key_names, [*step, keys.wake, message_id, text, *entries])
 
     def written(self, made: Publication) -> bytes:
         """See DeadLetters.written(): it is the whole body that other programs read."""

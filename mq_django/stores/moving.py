@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
+from mq_django.core.keys import QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, encode_body
 from mq_django.core.messages import Delivery, Message
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
@@ -18,7 +19,7 @@ from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Dead letters that are read and written at a time, and the bytes after which a step ends: they pass through this
@@ -153,13 +154,11 @@ class _StreamTarget:
     def accept(self, arrivals: Sequence[_Arrival]) -> list[str]:
         """Write messages, and return a word for each; nothing for those after `FULL`."""
         bodies = [self._body(arrival) for arrival in arrivals]
-        args: list[Argument] = [self._config.max_depth or 0]
+        args: list[Argument] = [self._config.max_depth or 0, "", ""]
         for arrival, body in zip(arrivals, bodies, strict=True):
             if body is not None:
                 args += (arrival.origin, arrival.message.id, body)
-        keys = self._config.keys
-        key_names = [keys.moved, keys.ready, keys.front, keys.waiting]
-        command = scripts.command("stream_accept", keys=key_names, args=args)
+        command = _accept(self._config.keys, ("moved", "ready", "front", "waiting"), args)
         words = iter(reply_or_raise(self._transport.pipeline([command])[0]))
         return [*_until_full("TOOLONG" if body is None else next(words).decode() for body in bodies)]
 
@@ -189,14 +188,18 @@ class _RsmqTarget:
             own_id = message.id if rsmq_format.MESSAGE_ID.fullmatch(message.id) else config.new_id()
             own = message._replace(id=own_id, priority=0, unique=None, claims=False)
             body = rsmq_format.encode(own, text)
-            args += (origin, own_id, rsmq_format.units(body.decode()), body, history)
-        key_names = [keys.moved, keys.zset, keys.hash, keys.notes]
-        command = scripts.command("rsmq_accept", keys=key_names, args=args)
+            args += (origin, own_id, body, rsmq_format.units(body.decode()), history)
+        command = _accept(keys, ("moved", "zset", "hash", "notes"), args)
         reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"NOQUEUE":
             RsmqStore(config, self._transport).create_groups()
             reply = reply_or_raise(self._transport.pipeline([command])[0])
         return [word.decode() for word in reply]
+
+
+def _accept(keys: QueueKeys, names: Sequence[str], args: Sequence[Argument]) -> Command:
+    key_names: list[str] = [getattr(keys, name) for name in names]
+    return scripts.command("dead_accept", keys=key_names, args=[" ".join(names), *args])
 
 
 def _target_of(config: QueueConfig, transport: Transport) -> _StreamTarget | _RsmqTarget:

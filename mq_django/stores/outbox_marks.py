@@ -48,10 +48,6 @@ class Mark:
     #: Row -> the reason for which it was refused.
     refused: Mapping[int, str] = field(default_factory=dict)
 
-    def done_of(self, name: ClaimName) -> int:
-        """Return up to which row a claim is published; 0 if this is the mark of an earlier one."""
-        return self.done if (self.number, self.token) == (name.number, name.token) else 0
-
 
 class NotNext(Exception):
     """A chunk was not published, because it is not what comes next. `mark` has what Redis knows."""

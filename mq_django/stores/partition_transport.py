@@ -55,8 +55,8 @@ ASLEEP_MS = 30_000
 #: The scripts that publish new messages.
 PUBLISH = frozenset(
     {
+        "dead_accept",
         "schedules_fire",
-        "stream_accept",
         "stream_publish",
         "topic_publish",
         "waiting_add",
@@ -70,7 +70,6 @@ WAKE = frozenset(
     {
         "control_pause",
         "dead_redrive",
-        "dead_resubmit",
         "lines_skip",
         "messages_delete",
         "topic_seek",

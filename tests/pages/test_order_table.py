@@ -111,7 +111,7 @@ def redriven(key):
 
 def corrected(key):
     key.settle(Bury("no"))
-    assert key.dead.resubmit(*key.entries, message_id="corrected", text=b"1") == "RESUBMITTED"
+    assert key.dead.resubmit(*key.entries, message_id="corrected", text=b"1") == "REDRIVEN"
 
 
 def expired(key):

@@ -198,7 +198,7 @@ def test_with_hold_the_key_goes_on_when_its_dead_letter_is_deleted(held_key):
 
 def test_with_hold_a_corrected_dead_letter_keeps_its_place(held_key):
     store, (entry,) = held_key
-    assert dead().resubmit(entry, message_id="new", text=b'"a1, corrected"') == "RESUBMITTED"
+    assert dead().resubmit(entry, message_id="new", text=b'"a1, corrected"') == "REDRIVEN"
     held = store.take("c1", count=10)
     assert data(held) == ["a1, corrected"]
     settle(store, held)
