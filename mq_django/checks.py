@@ -1,7 +1,8 @@
 """System checks of the settings. They do not connect to Redis."""
 
 import sys
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,7 +30,7 @@ from mq_django.core.texts import listing, text_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.entries import missing_tables
-from mq_django.inbox.once import once_databases
+from mq_django.inbox.once import once_databases, unknown_database
 from mq_django.middleware import handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
 from mq_django.registry import declared, groups, handlers, own_names, queues_with_handlers, schedules
@@ -48,10 +49,34 @@ _BUILTIN = "django.core.cache.backends.redis"
 Database = tuple[str, str]
 
 
+def _found(code: str, message: str, hint: str) -> CheckMessage:
+    """Return what a check has found: an error or a warning, by the first letter of its number."""
+    kind = Error if code.startswith("mq_django.E") else checks.Warning
+    return kind(message, hint=hint, id=code)
+
+
+Check = Callable[..., list[CheckMessage]]
+
+
+def _of_settings(find: Callable[[Config], Iterable[CheckMessage]], *, only_valid: bool = False) -> Check:
+    """Make a system check of a function that gets the settings."""
+
+    def check(**_: Any) -> list[CheckMessage]:
+        config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+        return [] if problems and only_valid else list(find(config))
+
+    check.__name__, check.__doc__ = find.__name__, find.__doc__
+    return check
+
+
+#: It finds nothing while the settings have errors: perhaps of these very queues and topics.
+_of_valid_settings = partial(_of_settings, only_valid=True)
+
+
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report all errors in `MQ_DJANGO`."""
     _config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    return [Error(problem.message, hint=problem.hint, id="mq_django.E001") for problem in problems]
+    return [_found("mq_django.E001", problem.message, problem.hint) for problem in problems]
 
 
 def check_connection(**_: Any) -> list[CheckMessage]:
@@ -85,7 +110,7 @@ def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
             make_pool(config, {}, connection)
     except ConfigurationError as error:
         hint = "Correct the URL or the alias. docs/settings.md shows what they may have."
-        yield Error(str(error), hint=hint, id="mq_django.E008")
+        yield _found("mq_django.E008", str(error), hint)
 
 
 def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
@@ -93,16 +118,16 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
     cache = settings.CACHES.get(alias)
     if cache is None:
         hint = f'Name one of CACHES ({listing(settings.CACHES)}), a redis:// URL, or "embedded".'
-        return [Error(f"{named}, which is not in CACHES.", hint=hint, id="mq_django.E002")]
+        return [_found("mq_django.E002", f"{named}, which is not in CACHES.", hint)]
     if not is_django_redis(cache):
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
-        return [Error(f"{named}, a cache whose BACKEND is not django-redis.", hint=hint, id="mq_django.E003")]
+        return [_found("mq_django.E003", f"{named}, a cache whose BACKEND is not django-redis.", hint)]
     servers = servers_of(cache)
     if not servers or not servers[0].startswith(SERVER_SCHEMES):
         hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(SERVER_SCHEMES)}"
         if servers and servers[0].startswith(SENTINEL_SCHEMES):
             hint = f"Name this URL in {setting}. django-redis does not read it."
-        return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
+        return [_found("mq_django.E004", f"{named}, a cache without a LOCATION for Redis.", hint)]
     return list(_neighbours(alias, _database(servers[0], cache)))
 
 
@@ -111,30 +136,25 @@ def check_modules(**_: Any) -> list[CheckMessage]:
     hint = "Correct the module, or set MQ_DJANGO['DISCOVER'] to False and name the modules to import in 'MODULES'."
     message = "The module {} cannot be imported, so that its tasks and handlers do not run: {}"
     return [
-        Error(message.format(failed.module, failed.text), hint="Correct MQ_DJANGO['MODULES'].", id="mq_django.E014")
-        if failed.is_named
-        else checks.Warning(message.format(failed.module, failed.text), hint=hint, id="mq_django.W009")
+        _found(code, message.format(failed.module, failed.text), advice)
         for failed in import_declaring()
+        for code, advice in [
+            ("mq_django.E014", "Correct MQ_DJANGO['MODULES'].") if failed.is_named else ("mq_django.W009", hint)
+        ]
     ]
 
 
-def check_handlers(**_: Any) -> list[CheckMessage]:
+@_of_valid_settings
+def check_handlers(config: Config) -> Iterator[CheckMessage]:
     """Report queues and topics that have a handler but are not configured, so that no consumer reads them."""
-    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    if problems:  # perhaps of these very queues and topics
-        return []
     topics = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
-    return [
-        *_unread("subscribers of the topic", topics, config.topics, "TOPICS", "mq_django.W003"),
-        *_unread("handlers of the queue", queues_with_handlers(), config.queues, "QUEUES", "mq_django.W004"),
-    ]
+    yield from _unread("mq_django.W003", "subscribers of the topic", topics, config.topics, "TOPICS")
+    yield from _unread("mq_django.W004", "handlers of the queue", queues_with_handlers(), config.queues, "QUEUES")
 
 
-def check_declared(**_: Any) -> list[CheckMessage]:
+@_of_valid_settings
+def check_declared(config: Config) -> Iterator[CheckMessage]:
     """Report tasks, workflows and schedules in code that cannot be used with these settings."""
-    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    if problems:
-        return []
     where_by_error: dict[str, list[str]] = {}
     for where, check_it in declared():
         try:
@@ -142,11 +162,11 @@ def check_declared(**_: Any) -> list[CheckMessage]:
         except Exception as error:  # noqa: BLE001 - whatever the task API raises
             where_by_error.setdefault(text_of(error).rstrip("."), []).append(where)
     hint = "Add the queue to MQ_DJANGO['QUEUES'], or name another one in the declaration."
-    unfit = [
-        Error(f"{_first(where)}: {text}.", hint=hint, id="mq_django.E015") for text, where in where_by_error.items()
-    ]
-    late = [problem_of(entry, config.queues) for entry in schedules().values() if entry.queue in config.queues]
-    return [*unfit, *(Error(each.message, hint=each.hint, id="mq_django.E015") for each in late if each is not None)]
+    for text, names in where_by_error.items():
+        yield _found("mq_django.E015", f"{_first(names)}: {text}.", hint)
+    for entry in schedules().values():
+        if entry.queue in config.queues and (problem := problem_of(entry, config.queues)) is not None:
+            yield _found("mq_django.E015", problem.message, problem.hint)
 
 
 def _first(names: Sequence[str]) -> str:
@@ -162,7 +182,7 @@ def check_inline_tasks(**_: Any) -> list[CheckMessage]:
         "intended, name Django's ImmediateBackend in TASKS."
     )
     message = f"TASKS is not set, so {_first(found)} runs where it is enqueued, such as inside a request."
-    return [checks.Warning(message, hint=hint, id="mq_django.W005")]
+    return [_found("mq_django.W005", message, hint)]
 
 
 def _plain_tasks() -> set[str]:
@@ -182,55 +202,46 @@ def _plain_tasks() -> set[str]:
 
 
 def _unread(
-    what: str, names: Iterable[str], configured: Container[str], setting: str, check_id: str
-) -> list[CheckMessage]:
-    return [
-        checks.Warning(
-            f"There are {what} {name!r}, which is not in MQ_DJANGO['{setting}'].",
-            hint=f"Add {name!r} to MQ_DJANGO['{setting}'].",
-            id=check_id,
-        )
-        for name in names
-        if name not in configured
-    ]
+    code: str, what: str, names: Iterable[str], configured: Container[str], setting: str
+) -> Iterator[CheckMessage]:
+    for name in names:
+        if name not in configured:
+            message = f"There are {what} {name!r}, which is not in MQ_DJANGO['{setting}']."
+            yield _found(code, message, f"Add {name!r} to MQ_DJANGO['{setting}'].")
 
 
-def check_others_handlers(**_: Any) -> list[CheckMessage]:
+@_of_settings
+def check_others_handlers(config: Config) -> Iterator[CheckMessage]:
     """Report handlers of queues that other programs handle: no consumer runs them."""
-    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
-    return [
-        checks.Warning(
-            f"There is a handler of {name!r} in the queue {queue.name!r}, whose EXTERNAL is True: it never runs.",
-            hint=f"Remove the handler, or EXTERNAL from MQ_DJANGO['QUEUES'][{queue.name!r}].",
-            id="mq_django.W006",
-        )
-        for queue in config.queues.values()
-        if queue.external
-        for name in own_names(queue.name)
-    ]
+    for queue in config.queues.values():
+        for name in own_names(queue.name) if queue.external else ():
+            message = (
+                f"There is a handler of {name!r} in the queue {queue.name!r}, whose EXTERNAL is True: it never runs."
+            )
+            yield _found(
+                "mq_django.W006", message, f"Remove the handler, or EXTERNAL from MQ_DJANGO['QUEUES'][{queue.name!r}]."
+            )
 
 
-def check_schedules(**_: Any) -> list[CheckMessage]:
+@_of_settings
+def check_schedules(config: Config) -> Iterator[CheckMessage]:
     """Report schedules of the settings whose task does not exist, or cannot be called with their arguments."""
-    raw = getattr(settings, "MQ_DJANGO", {})
-    config, _problems = read(raw)
-    found: list[CheckMessage] = []
+    given = getattr(settings, "MQ_DJANGO", {}).get("SCHEDULES", {}) if config.schedules else {}
     for entry in config.schedules.values():
         try:
             # A task in a queue that other programs handle is theirs.
-            if "task" in raw["SCHEDULES"][entry.name] and not config.queues[entry.queue].external:
+            if "task" in given[entry.name] and not config.queues[entry.queue].external:
                 check_task(config.queues[entry.queue], entry.message, entry.data)
         except TypeError as error:
             hint = "Name a task by the path of its function, with arguments that it accepts."
-            found.append(Error(f"{entry.where}: {error}.", hint=hint, id="mq_django.E010"))
-    return found
+            yield _found("mq_django.E010", f"{entry.where}: {error}.", hint)
 
 
-def check_middleware(**_: Any) -> list[CheckMessage]:
+@_of_valid_settings
+def check_middleware(config: Config) -> Iterator[CheckMessage]:
     """Report middleware that cannot be imported, or cannot run around the handlers of this project."""
-    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    if problems or not config.middleware:
-        return []
+    if not config.middleware:
+        return
     kinds = frozenset[bool]().union(*(handler_kinds(name) for name in (*config.queues, *groups())))
     wrong: dict[str, None] = {}
     for kind in (None, *kinds):
@@ -239,25 +250,27 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
         except ConfigurationError as error:
             wrong[f"{error}."] = None
     hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/reference/middleware.md shows how a middleware is written.'
-    return [Error(message, hint=hint, id="mq_django.E009") for message in wrong]
+    for message in wrong:
+        yield _found("mq_django.E009", message, hint)
 
 
 def check_inbox_databases(**_: Any) -> list[CheckMessage]:
     """Report handlers with `@exactly_once` whose database is not in the settings."""
     hint = f"Name one of DATABASES ({listing(connections)}), as in @exactly_once(using='default')."
-    message = "@exactly_once(using={!r}) names no database in DATABASES."
     return [
-        Error(message.format(using), hint=hint, id="mq_django.E013")
-        for using in once_databases()
-        if using not in connections
+        _found("mq_django.E013", f"{sentence}.", hint)
+        for sentence in map(unknown_database, once_databases())
+        if sentence
     ]
 
 
 def check_database_pools(**_: Any) -> list[CheckMessage]:
     """Report pools of PostgreSQL that have fewer connections than a consumer process has threads."""
     hint = f"Set max_size of OPTIONS['pool'] to {DEFAULT_THREADS} or more, or start runconsumer with fewer --threads."
-    found = small_pools(DEFAULT_THREADS) if handlers() else ()
-    return [checks.Warning(f"{sentence}.", hint=hint, id="mq_django.W011") for sentence in found]
+    return [
+        _found("mq_django.W011", f"{sentence}.", hint)
+        for sentence in (small_pools(DEFAULT_THREADS) if handlers() else ())
+    ]
 
 
 def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
@@ -265,15 +278,15 @@ def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) ->
 
     It is a warning, because `migrate` runs this check before it creates them.
     """
-    found = [using for using in once_databases() if using in connections and using in (databases or ())]
     return [
-        checks.Warning(f"{sentence}.", hint="Apply the migrations of mq_django.", id="mq_django.W007")
-        for using in found
+        _found("mq_django.W007", f"{sentence}.", "Apply the migrations of mq_django.")
+        for using in once_databases()
+        if using in connections and using in (databases or ())
         for sentence in missing_tables(using)
     ]
 
 
-#: Those that look at what is declared in code.
+#: The checks of what is declared in code.
 OF_DECLARED = (
     check_handlers,
     check_others_handlers,
@@ -292,7 +305,7 @@ def check_metrics_views(**_: Any) -> list[CheckMessage]:
     weak = [route for route, view in _views(get_resolver()) if getattr(view, "mq_django_weak_token", False)]
     hint = "Set a random token of at least 16 characters, for example that of: openssl rand -hex 32"
     return [
-        Error(f"The token of the metrics view at {route!r} is empty or short.", hint=hint, id="mq_django.E011")
+        _found("mq_django.E011", f"The token of the metrics view at {route!r} is empty or short.", hint)
         for route in weak
     ]
 
@@ -307,14 +320,14 @@ def _views(resolver: URLResolver, before: str = "") -> Iterator[tuple[str, Any]]
             yield route, pattern.callback
 
 
-def check_deployment(**_: Any) -> list[CheckMessage]:
+@_of_settings
+def check_deployment(config: Config) -> Iterator[CheckMessage]:
     """Warn about settings that are suitable for development only."""
-    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
-    if EMBEDDED not in [connection or config.connection for connection in config.connections()]:
-        return []
-    message = "The queues are in an embedded Redis, which only processes of this machine can use."
-    hint = "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
-    return [checks.Warning(message, hint=hint, id="mq_django.W002")]
+    if EMBEDDED in [connection or config.connection for connection in config.connections()]:
+        message = "The queues are in an embedded Redis, which only processes of this machine can use."
+        yield _found(
+            "mq_django.W002", message, "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
+        )
 
 
 def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]:
@@ -327,11 +340,11 @@ def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]
             flushes = is_django_redis(cache) or _BUILTIN in str(cache.get("BACKEND"))
             shared = flushes and database in _databases(cache)
         if shared:
-            yield checks.Warning(
+            yield _found(
+                "mq_django.W001",
                 f"The queues share a Redis database with the cache {name!r}: cache.clear() flushes it, "
                 "with every message in it.",
-                hint="Use an alias only for queues, with a database of its own, such as redis://localhost:6379/1.",
-                id="mq_django.W001",
+                "Use an alias only for queues, with a database of its own, such as redis://localhost:6379/1.",
             )
 
 

@@ -63,6 +63,11 @@ def once_databases() -> list[str]:
     return sorted({entry.once for entry in handlers() if entry.once is not None})
 
 
+def unknown_database(using: str) -> str:
+    """Return why the database of a handler with `@exactly_once` cannot be used, "" if it is in the settings."""
+    return "" if using in connections else f"@exactly_once(using={using!r}) names no database in DATABASES"
+
+
 def note_return(queue: str, *, repeat: bool) -> None:
     """Note that messages of a group come again, before they do.
 

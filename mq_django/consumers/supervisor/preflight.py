@@ -26,7 +26,7 @@ from mq_django.errors import (
     UnknownGroup,
 )
 from mq_django.inbox.entries import missing_tables
-from mq_django.inbox.once import databases_of
+from mq_django.inbox.once import databases_of, unknown_database
 from mq_django.stores import open_store
 from mq_django.stores.partition_transport import check_reply, record_command
 from mq_django.stores.topic_stats import group_names
@@ -177,8 +177,8 @@ def check_inbox(queues: Sequence[QueueConfig]) -> None:
         ConfigurationError: a database is not in the settings, or has no such table.
     """
     for using in sorted({using for config in queues for using in databases_of(config.name)}):
-        if using not in connections:
-            raise ConfigurationError(f"@exactly_once(using={using!r}) names no database in DATABASES")
+        if unknown := unknown_database(using):
+            raise ConfigurationError(unknown)
         try:
             missing = missing_tables(using)
         except DatabaseError as error:
