@@ -48,15 +48,13 @@ class LimitUse:
     page: Sequence[KeyUse]
 
 
-def limit_use(config: QueueConfig, transport: Transport, *, start: int = 0, count: int = 50) -> LimitUse:
-    """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
-    return limit_uses([config], [transport], start=start, count=count)[0]
-
-
 def limit_uses(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, start: int = 0, count: int = 50
 ) -> list[LimitUse]:
-    """Return the same of several queues, each of which has its transport: one round trip per server."""
+    """Return the usage of limits, and `count` of the keys with parked messages from `start` on, of each queue.
+
+    Each has its transport: one round trip per server.
+    """
     pipelines = [
         [LineStore(config, transport).read_command(start, count)]
         for config, transport in zip(configs, transports, strict=True)

@@ -13,39 +13,19 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.numbers import LAST_MS, score, whole
 from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import DecodeError, StoreError
-from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 
-class Control:
-    """Pauses and resumes one queue."""
-
-    def __init__(self, config: QueueConfig, transport: Transport) -> None:
-        self._keys = config.keys
-        self._transport = transport_of(config, transport)
-
-    def pause(self, *, who: str = "", reason: str = "") -> bool:
-        """Pause the queue, and return whether it was running before. After 100 ms no handler starts.
-
-        A queue that is paused already keeps who paused it, why and since when.
-
-        Deliveries that have not started by then return to the queue; no attempt is counted. A supervisor that is not
-        subscribed at this moment notices the pause when it polls, up to a second later.
-        """
-        (reply,) = self._transport.pipeline([pause_command(self._keys, who=who, reason=reason)])
-        return changed(reply)
-
-    def resume(self) -> bool:
-        """Resume the queue, and return whether it was paused before."""
-        (reply,) = self._transport.pipeline([resume_command(self._keys)])
-        return changed(reply)
-
-
 def pause_command(keys: QueueKeys, *, who: str, reason: str) -> Command:
-    """Return the command that pauses a queue."""
+    """Return the command that pauses a queue. After 100 ms no handler starts.
+
+    A queue that is paused already keeps who paused it, why and since when. Deliveries that have not started by then
+    return to the queue; no attempt is counted. A supervisor that is not subscribed at this moment notices the pause
+    when it polls, up to a second later.
+    """
     return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "1", who, reason])
 
 

@@ -14,9 +14,8 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
+from mq_django.inspector import actions
 from mq_django.stores.background_jobs import DeletableState
-from mq_django.stores.control import Control
-from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
@@ -101,7 +100,6 @@ class Troubles:
     def __init__(self, stage: Stage, sequences: Sequences) -> None:
         self._stage = stage
         self._sequences = sequences
-        self._control = Control(get_config().queue(QUEUE), open_transport("produce"))
         self._changed = time.monotonic()
         stage.rest = self._wait
 
@@ -188,14 +186,14 @@ class Troubles:
         """Pause the queue for a moment."""
         name = self._stage.strike("pause", self._pause)
         self._wait(self._stage.rng.uniform(0.2, 0.8))
-        self._control.resume()
+        actions.resume(QUEUE)
         self._stage.heal(name)
 
     def _pause(self) -> None:
         with suppress(ConnectionLost):
-            self._control.pause()
+            actions.pause(QUEUE)
             return
-        self._control.pause()
+        actions.pause(QUEUE)
 
     def _kill_redis(self) -> None:
         self._stage.kill_redis(0.1, 0.5)

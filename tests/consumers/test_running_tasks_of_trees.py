@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import get_result, queues, wait_result
+from mq_django.inspector import actions
 from mq_django.producers import result_watcher
-from mq_django.stores.control import Control
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
 from tests.consumers.long_tasks.tasks import await_for, fail_first, wait_for
 from tests.waiting import wait_until
 
@@ -81,12 +80,11 @@ def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_t
     tree = trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     first = await_status(enqueued, "RUNNING")
-    control = Control(store.config, Pooled(get_client("produce")))
-    control.pause()
+    actions.pause(store.config.name)
     tree.kill_all()
     other = trees("--processes", "1", "--grace", "0.5", limits=AT_ONCE)
     await_status(enqueued, "READY")
-    control.resume()
+    actions.resume(store.config.name)
     second = await_status(enqueued, "RUNNING")
     assert second.worker_ids[-1] not in {"", first.worker_ids[0]}
     # What is handed back at a stop is ready.

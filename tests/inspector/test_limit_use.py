@@ -5,7 +5,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
-from mq_django.inspector.plans import limit_use
+from mq_django.inspector.plans import limit_uses
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
@@ -31,7 +31,7 @@ def test_keys_that_wait_come_in_pages(transport):
     for _ in range(2):
         held = store.take("c1", count=14)
         store.settle("c1", [Settlement(item, ACK) for item in held])
-    found = limit_use(config(), transport)
-    pages = [limit_use(config(), transport, start=start, count=2).page for start in range(0, found.keys + 2, 2)]
+    found = limit_uses([config()], [transport])[0]
+    pages = [limit_uses([config()], [transport], start=start, count=2)[0].page for start in range(0, found.keys + 2, 2)]
     assert [use.key for page in pages for use in page] == [use.key for use in found.page]
     assert pages[-1] == []

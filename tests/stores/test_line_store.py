@@ -11,7 +11,7 @@ from mq_django.core.limits import key_hash
 from mq_django.core.messages import CancelResult, LookupState
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.errors import AlreadyPublished
-from mq_django.inspector.plans import limit_use
+from mq_django.inspector.plans import limit_uses
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -355,7 +355,7 @@ def test_members_that_other_programs_write_stop_nothing(open_queue, redis_client
                 redis_client.zadd(getattr(keys(), kind), strange)
                 for number in range(6):
                     queues["emails"].publish("sms", number, key="ab"[number % 2])
-                assert limit_use(store.config, Session(get_client("consume"))).now_ms
+                assert limit_uses([store.config], [Session(get_client("consume"))])[0].now_ms
                 seen = []
                 for _ in range(30):
                     held = store.take("c1", count=10)

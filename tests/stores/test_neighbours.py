@@ -16,7 +16,7 @@ from mq_django.core.publication import publication
 from mq_django.core.running_handler import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.key_lines import key_line, skip
-from mq_django.inspector.plans import limit_use
+from mq_django.inspector.plans import limit_uses
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
 from mq_django.stores.base import Also, Settlement
@@ -310,7 +310,7 @@ def be_limited(client, mq_settings):
     store.fetch(ME, count=10, block_ms=10)
     purge(store.config, "parked")
     assert store.depths().parked >= 0
-    assert limit_use(queue.config, Session(get_client("consume")))
+    assert limit_uses([queue.config], [Session(get_client("consume"))])
     mq_settings()
     store_of().promote(limit=10)
 

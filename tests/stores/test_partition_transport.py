@@ -7,10 +7,10 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import QueueClosed
+from mq_django.inspector import actions
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.control import Control
 from mq_django.stores.partition_transport import FETCH, PUBLISH, WAKE, PartitionTransport
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
@@ -144,9 +144,9 @@ def test_a_message_that_is_handed_back_and_a_queue_that_is_resumed_wake(part, no
     assert store.take("d", count=1) == []
     assert store.settle("c", [Settlement(taken[0], HandBack())]) == []
     assert notifications.count() == 1
-    Control(part, Pooled(get_client("produce"))).pause()
+    actions.pause(part.name)
     assert store.take("d", count=1) == []
-    Control(part, Pooled(get_client("produce"))).resume()
+    actions.resume(part.name)
     assert notifications.count() == 1
 
 
