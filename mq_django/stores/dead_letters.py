@@ -224,13 +224,10 @@ class DeadLetters:
         self, entries: Sequence[str], *, max_bytes: int = MAX_TRAIT, which: Which = "TRAITS"
     ) -> list[tuple[str, Fields]]:
         """Return the dead letters among these that still exist; see read()."""
-        commands = [
-            scripts.command("dead_list", keys=[self._keys.dead], args=["OLDEST", entry, entry, 1, max_bytes, which])
-            for entry in entries
-            if is_entry(entry)
-        ]
-        found = [reply_or_raise(reply)[2:] for reply in (self._transport.pipeline(commands) if commands else [])]
-        return [(flat[0].decode(), fields_of(flat[1])) for flat in found if flat]
+        args: list[Argument] = ["EACH", "", "", 0, max_bytes, which, *filter(is_entry, entries)]
+        command = scripts.command("dead_list", keys=[self._keys.dead], args=args)
+        _total, _more, *flat = reply_or_raise(self._transport.pipeline([command])[0]) if entries else (0, 0)
+        return [(entry.decode(), fields_of(each)) for entry, each in zip(flat[::2], flat[1::2], strict=True)]
 
     def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
         """Return the ids of the messages in dead letters that still exist, by their entries."""
