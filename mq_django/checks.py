@@ -35,7 +35,7 @@ from mq_django.middleware import handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
 from mq_django.registry import declared, groups, handlers, own_names, queues_with_handlers, schedules
 from mq_django.registry import kinds as handler_kinds
-from mq_django.transport.cluster import is_cluster
+from mq_django.transport.cluster_topology import is_cluster
 from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
 from mq_django.transport.sentinel_urls import SentinelURL
 

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.conf import read
-from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster_topology import Cluster
 from mq_django.transport.cluster_transport import ClusterSession, ClusterTransport
 from mq_django.transport.connections import _options
 from mq_django.transport.locations import make_cluster

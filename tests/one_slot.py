@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from functools import lru_cache
 
-from mq_django.transport.cluster import hash_slot, keys_of
+from mq_django.transport.cluster_topology import hash_slot, keys_of
 from mq_django.transport.sessions import Session, Transport
 
 #: Several pipelines are being sent as one, each of which was looked at.

@@ -1,4 +1,4 @@
-"""Publish the rows in the outbox of one database to the queues and topics of one server, each by itself."""
+"""Choose what the relay of an outbox publishes next, for each queue and topic of one server."""
 
 import time
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
@@ -20,7 +20,7 @@ from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.claims import RETAINED, OutboxTables, is_partition
 from mq_django.outbox.databases import aliases_with_rows
 from mq_django.outbox.insertion import database_of, table_needed
-from mq_django.outbox.partition_relay import Announce, PartitionRelay, with_parts
+from mq_django.outbox.publishing import Announce, PartitionRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
 from mq_django.stores.outbox_marks import EndedMessages
 from mq_django.transport.connections import open_transport

@@ -3,11 +3,11 @@
 `MQBackend` is a backend for Django's TASKS setting, and `@task` declares a task with the options of our queues. A
 task is a handler whose message has the arguments as its data.
 
-    enqueue() -> enqueuing: a publication -> producers -> a queue -> running: one attempt -> a result
+    enqueue() -> sending: a publication -> producers -> a queue -> running: one attempt -> a result
 
 `task_options` has what our tasks have beside what Django's have, such as `using(delay=...)`, and their arguments.
 `running` runs an attempt in a consumer: context, signals, outcome, also of a step of a workflow. Results are kept in
-Redis (`stores/results`); `waiting` waits for them, and `enqueuing` shows them as Django's `TaskResult`.
+Redis (`stores/results`); `waiting` waits for them, and `sending` shows them as Django's `TaskResult`.
 
 `compat` chooses Django 6 or the package django-tasks, `task_api` has what the backend needs of either, and the other
 names of the package are in `package_names`.

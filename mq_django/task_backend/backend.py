@@ -27,7 +27,8 @@ from mq_django.errors import InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, InvalidTask, Task, task_backends
-from mq_django.task_backend.enqueuing import (
+from mq_django.task_backend.running import handler_of, step_handler_of
+from mq_django.task_backend.sending import (
     announce,
     find_waiting,
     new_result,
@@ -36,7 +37,6 @@ from mq_django.task_backend.enqueuing import (
     send_one,
     task_result,
 )
-from mq_django.task_backend.running import handler_of, step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
 from mq_django.task_backend.task_options import (
     DEFAULT,

@@ -23,7 +23,7 @@ from mq_django.producers.sinks import awaiting_commit
 from mq_django.stores.results import Result, part_with
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
-from mq_django.task_backend.enqueuing import task_result
+from mq_django.task_backend.sending import task_result
 from mq_django.task_backend.task_options import has_arguments
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transports

@@ -15,7 +15,7 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, MQError, TestKitError
 from mq_django.models import OutboxMessage
 from mq_django.outbox.insertion import RowsCommitted
-from mq_django.outbox.partition_relay import with_parts
+from mq_django.outbox.publishing import with_parts
 from mq_django.outbox.relay import DatabaseRelay
 from mq_django.outbox.rows import publication_of
 from mq_django.producers.sinks import PendingSend

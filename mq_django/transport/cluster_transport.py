@@ -9,7 +9,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
-from mq_django.transport.cluster import Address, Cluster, hash_slot, keys_of
+from mq_django.transport.cluster_topology import Address, Cluster, hash_slot, keys_of
 from mq_django.transport.failures import address, not_executed
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled, Session, Transport, fan_out

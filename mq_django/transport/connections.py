@@ -14,7 +14,7 @@ from redis.retry import Retry
 from mq_django.conf import get_config
 from mq_django.errors import StoreError
 from mq_django.transport import test_mode
-from mq_django.transport.cluster import Cluster, hash_slot, is_cluster
+from mq_django.transport.cluster_topology import Cluster, hash_slot, is_cluster
 from mq_django.transport.cluster_transport import AnySession, ClusterSession, ClusterTransport
 from mq_django.transport.failures import address
 from mq_django.transport.forks import note

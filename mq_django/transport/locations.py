@@ -25,7 +25,7 @@ from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEM
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
-from mq_django.transport.cluster import Cluster, read_cluster_url
+from mq_django.transport.cluster_topology import Cluster, read_cluster_url
 from mq_django.transport.sentinel_urls import TOPOLOGY_OPTIONS, MasterFinder, SentinelURL, master_pool
 
 #: Options of redis-py for the address, the login and the socket. Options of TLS, which start with `ssl`, also count.

@@ -14,7 +14,7 @@ import redis
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import test_mode
-from mq_django.transport.cluster import is_cluster
+from mq_django.transport.cluster_topology import is_cluster
 from mq_django.transport.failures import address, translated
 from mq_django.transport.locations import make_cluster, make_pool, pool_of_url
 from mq_django.transport.private_server import PrivateServer, configured_url

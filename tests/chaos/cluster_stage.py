@@ -15,7 +15,7 @@ from redis.retry import Retry
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.errors import StoreError
-from mq_django.transport.cluster import hash_slot
+from mq_django.transport.cluster_topology import hash_slot
 from mq_django.transport.private_server import ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check

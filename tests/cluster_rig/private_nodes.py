@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from mq_django.errors import ConnectionLost, StoreError
-from mq_django.transport.cluster import hash_slot
+from mq_django.transport.cluster_topology import hash_slot
 from tests.cluster_rig.private_node import NodeView, PrivateNode
 
 #: The number of hash slots of each Redis Cluster.

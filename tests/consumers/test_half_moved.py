@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.transport.cluster import hash_slot
+from mq_django.transport.cluster_topology import hash_slot
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from mq_django.core.partitions import SLOTS, partition_of, preferred, tag_of
-from mq_django.transport.cluster import hash_slot
+from mq_django.transport.cluster_topology import hash_slot
 
 
 def test_programs_in_other_languages_choose_the_same_partition(subtests):

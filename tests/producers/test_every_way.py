@@ -161,7 +161,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
         assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
             "producers/queues": {"publication", "publications"},
             "producers/topics": {"publication", "publications"},
-            "task_backend/enqueuing": {"publication", "publications"},
+            "task_backend/sending": {"publication", "publications"},
             # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
             "core/schedules": {"publication"},
             # Whether a schedule that is created at run time could publish.
@@ -180,7 +180,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
         assert calls("publish") == {
             "producers/sinks": {"self.store.publish", "store.publish"},
             # What a transaction has written before.
-            "outbox/partition_relay": {"self._store.publish"},
+            "outbox/publishing": {"self._store.publish"},
             # The store of what has partitions, and then those of the partitions.
             "stores/partitioned_store": {
                 "self._stores[name].publish",

@@ -16,7 +16,7 @@ from mq_django.errors import (
     WrongNode,
 )
 from mq_django.transport import cluster_transport, connections
-from mq_django.transport.cluster import Cluster, hash_slot
+from mq_django.transport.cluster_topology import Cluster, hash_slot
 from mq_django.transport.cluster_transport import ClusterSession, ClusterTransport, slot_of
 from mq_django.transport.connections import get_clients, get_server, node_of, open_session, open_transport
 from mq_django.transport.private_server import PrivateServer

@@ -12,7 +12,7 @@ from mq_django.core.keys import KINDS, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.inspector.doctor.server_checks import commands_of
 from mq_django.transport import failures, scripts
-from mq_django.transport.cluster import hash_slot, keys_of
+from mq_django.transport.cluster_topology import hash_slot, keys_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import in_full
 from mq_django.transport.sessions import Session

@@ -7,7 +7,7 @@ import socket
 import redis
 
 from mq_django.core import clock
-from mq_django.transport.cluster import hash_slot
+from mq_django.transport.cluster_topology import hash_slot
 from mq_django.transport.connections import close_clients
 from tests.inspector.doctor.conftest import levels
 from tests.transport.impostor import Impostor
