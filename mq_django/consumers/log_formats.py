@@ -81,7 +81,7 @@ def configure_logs(form: str, *, verbosity: int) -> None:
                 if type(found) is not logging.StreamHandler:
                     continue
                 if each is not root and handler in root.handlers and _reaches_root(each):
-                    # Its records would be written twice, as Django's with DEBUG.
+                    # Else its records are written twice: by it, and by the root logger.
                     each.removeHandler(found)
                 else:
                     found.setFormatter(handler.formatter)

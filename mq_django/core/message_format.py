@@ -25,7 +25,7 @@ from mq_django.errors import DecodeError
 
 #: In CloudEvents, names of extension attributes are lower-case letters and digits.
 HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
-#: The bytes of a CloudEvent in Base64, and the header that says so of the text that the handler gets.
+#: The attribute with the bytes of a CloudEvent in Base64, and the header that says that the data are such a text.
 BINARY_DATA, ENCODING_HEADER, BASE64 = "data_base64", "datacontentencoding", "base64"
 _WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 #: Valid names of headers. The number is limited, because another program may send any number of names.
@@ -126,7 +126,7 @@ MAX_NAME_LENGTH = 255
 MAX_PARTS = 1000
 #: Priorities are from -MAX_PRIORITY to MAX_PRIORITY.
 MAX_PRIORITY = 100
-#: Values of the attribute `alone`: the crash before was charged as an attempt, or not.
+#: Values of the attribute `alone`: whether the crash before was charged as an attempt.
 CHARGED, SUSPECT = "1", "suspect"
 
 #: Attributes with a defined meaning. All others are headers. Recovery writes `alone` and `lost`; `story` has the
@@ -252,7 +252,7 @@ def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     if text is not None:
         values["data"] = loads(text)
     if values.get(BINARY_DATA) is not None:
-        text = None  # the field `data` is null, and not what a retry writes
+        text = None  # the field `data` is null: a retry must write the text in Base64
     if body is None or BINARY_DATA in outer:
         values = with_data(values)
     return values, text

@@ -21,7 +21,7 @@ class Ack:
 class StepEnd(Ack):
     """A step of a workflow has ended. Its message is acked, and the same script notes how, for its run."""
 
-    #: done, or dropped: it has not run, because its run had ended.
+    #: "done", or "dropped": the step has not run, because its workflow had ended.
     event: str = "done"
     #: The JSON text of its return value, if another step takes it.
     value: bytes = b""
@@ -114,7 +114,7 @@ class Cancel:
 
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
 
-#: The classes of all outcomes. Tables by class have each of them: see tests/test_outcome_kinds.py.
+#: The classes of all outcomes. Each table by class must have all of them: see tests/test_outcome_kinds.py.
 KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Expire, Cancel)
 
 #: The most frequent outcome, made once.
@@ -130,7 +130,7 @@ def outcome_of(returned: object, *, keeps_result: bool = False) -> Outcome:
 
     Args:
         returned: an outcome, or anything else: then the message is handled.
-        keeps_result: what is no outcome is a task's result.
+        keeps_result: whether a value that is no outcome is kept as the result of a task.
 
     Raises:
         InvalidOutcomes: it is something that has not run, such as a coroutine, or the class of an outcome.

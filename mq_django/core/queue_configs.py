@@ -148,10 +148,11 @@ class DeliveryOptions:
     #: Its partitions; none if there is only one, or this is one.
     parts: tuple[Self, ...] = own_keys()
 
-    #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
+    #: Options of a publish that are not supported, and the text of the error. "step" are steps of workflows.
     unsupported: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: Templates of the error for another number of partitions in Redis: where the number is set, and what to do.
+    #: Of the error if Redis has another number of partitions: where the number is set.
     counted_as: ClassVar[str] = "Queue {config.public_name!r}"
+    #: And what to do.
     other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
     #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None
@@ -333,8 +334,9 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = own_keys()
 
-    #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
+    #: Whether schedules may publish to such a queue.
     has_schedules: ClassVar[bool] = True
+    #: Why its running messages cannot be cancelled; "" if they can.
     keeps_running: ClassVar[str] = ""
 
     @property

@@ -71,7 +71,7 @@ class MessageView:
     at_ms: int | None = None
     #: The consumer that holds or has handled it; empty for others.
     consumer: str = ""
-    #: Of a pending one: ms since it was delivered or its lease was extended, which is repeated while it is held.
+    #: Of a pending one: ms since it was delivered, or since its lease was last extended.
     held_ms: int = 0
     #: Why it is dead: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
     reason: str = ""

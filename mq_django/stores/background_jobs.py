@@ -261,12 +261,13 @@ class BackgroundJob:
     after: str
     #: Messages per second; 0: no limit.
     rate: int
-    #: Messages to check, and checked. Those that were gone when it finished count as checked.
+    #: How many messages there are to check, and how many are checked. At the end, those that are gone count as checked.
     total: int
     looked: int
     done: int
-    #: No longer existed; could not be redriven or moved: they are not valid messages, or the target refuses them.
+    #: They no longer existed.
     missing: int
+    #: They could not be redriven or moved: they are not valid messages, or the target refuses them.
     refused: int
     since_ms: int
     changed_ms: int
