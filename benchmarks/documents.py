@@ -87,7 +87,7 @@ def _measured(record: Record) -> str:
 def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT, *, steps: Collection[str] = ()) -> None:
     """Renew all pages and the drawing; if only some steps were run, the pages that show one of these alone."""
     pages = {
-        PAGE: report.markdown(record, contenders, level=3),
+        PAGE: report.markdown(record, contenders, level=3, further=False),
         README: short(record, contenders),
         TESTING: costs_of_tests(record),
         TRANSACTIONS: costs_of_transactions(record),

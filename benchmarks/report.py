@@ -232,8 +232,8 @@ def where(record: Record) -> str:
     )
 
 
-def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2) -> str:
-    """Return the whole report."""
+def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2, further: bool = True) -> str:
+    """Return the report; without the further figures, the part that docs/benchmarks.md shows."""
     figures = with_best(record.medians(), contenders)
     parts = {
         "Rates and latencies": compared(record.medians(), contenders, (*RATES, *LATENCIES)),
@@ -248,5 +248,7 @@ def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2)
         "Settings": settings(contenders),
         "Not measured": "\n".join(f"- {failure}" for failure in record.failures),
     }
+    if not further:
+        del parts["Pages of the admin"], parts["Growth and further figures"]
     sections = [f"{'#' * level} {heading}\n\n{text}" for heading, text in parts.items() if text]
     return "\n\n".join([where(record), *sections]) + "\n"

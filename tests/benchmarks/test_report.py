@@ -97,8 +97,12 @@ def test_a_step_alone_renews_its_own_page(tmp_path):
 def test_all_pages_have_their_place_and_are_renewed(tmp_path):
     copy_pages(tmp_path)
     tests = {**FIGURES[HANDLERS.name], "test fixture p50 ms": 0.5, "test fixture p95 ms": 1.25, **OUTBOX_FIGURES}
-    documents.write(record({**FIGURES, HANDLERS.name: tests}), CONTENDERS, tmp_path)
-    assert "### Targets" in (tmp_path / documents.PAGE).read_text(encoding="utf-8")
+    further = {**tests, "grown MB": 1.0}
+    documents.write(record({**FIGURES, HANDLERS.name: further}), CONTENDERS, tmp_path)
+    page = (tmp_path / documents.PAGE).read_text(encoding="utf-8")
+    assert "### Targets" in page
+    assert "Growth and further figures" not in page
+    assert "## Growth and further figures" in report.markdown(record({HANDLERS.name: further}), CONTENDERS)
     costs = (tmp_path / documents.TESTING).read_text(encoding="utf-8").partition("## Cost")[2]
     assert "| an empty test with the fixture `mq` | 0.5 | 1.25 |" in costs
     readme = (tmp_path / documents.README).read_text(encoding="utf-8")
