@@ -53,6 +53,6 @@ def texts(scope: ast.AST, named: dict[str, str]) -> Iterator[str]:
 
 
 def test_each_warning_and_error_is_listed_and_no_other():
-    listed = re.findall(r"^\| (?:WARNING|ERROR)[^|]* \| `(.+?)` \| ", PAGE, re.MULTILINE)
+    listed = re.findall(r"^- (?:WARNING|ERROR)[^`]* `(.+?)`(?=:|$)", PAGE, re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert sorted(listed) == sorted({text for text in logged() if len(text) >= SHORTEST or text in listed})
