@@ -64,7 +64,7 @@ def test_the_options_of_a_schedule_are_listed():
 
 def test_every_key_of_a_trigger_is_described():
     section = SETTINGS.partition("## Triggers without code")[2].partition("\n## ")[0]
-    named = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
+    named = re.findall(r"^- (`.*?): ", section, flags=re.MULTILINE)
     assert {key for names in named for key in re.findall(r"`(\w+)`", names)} == KEYS
 
 

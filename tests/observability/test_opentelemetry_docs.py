@@ -124,6 +124,6 @@ def test_the_tables_have_each_name():
 
 def test_the_tables_of_entries_have_each_middleware():
     for name in ("trace_publishing", "trace_handling", "trace_handling_with_link"):
-        assert f"| `….opentelemetry.{name}` |" in PAGE
+        assert f"- `….opentelemetry.{name}`: " in PAGE
     for name in ("correlate_requests", "send_correlation_id", "receive_correlation_id", "CorrelationIdFilter"):
-        assert f"| `{name}` |" in PAGE
+        assert f"\n- `{name}" in PAGE

@@ -13,9 +13,9 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "sentry.md").read_text(en
 
 def test_every_middleware_has_its_row():
     names = import_module("mq_django.observability.sentry").__all__
-    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.M) == names
+    assert re.findall(r"^- `(\w+)`: ", PAGE, re.M) == names
 
 
 def test_every_tag_has_its_row():
     tags = import_module("mq_django.observability.sentry_events").TAGS
-    assert re.findall(r"^\| `(mq\.\w+)` \|", PAGE, re.M) == list(tags)
+    assert re.findall(r"^- `(mq\.\w+)`: ", PAGE, re.M) == list(tags)

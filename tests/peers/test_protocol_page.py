@@ -121,7 +121,7 @@ def test_the_page_names_every_key():
     names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
     names += [queue.minutes(0)[:-1], queue.result(""), queue.progress(""), queue.stacks]
     names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
-    assert [name for name in names if f"\n| `{name}" not in PAGE] == []
+    assert [name for name in names if not re.search(rf"\n(?:- |\| )`{re.escape(name)}", PAGE)] == []
     assert "`mq:{emails}:claims`, `:replaced`" in PAGE
 
 
@@ -130,7 +130,7 @@ def test_the_page_names_the_version_that_supervisors_announce():
 
 
 #: The scripts of the table.
-LISTED = re.findall(r"^\| `(\w+)` \|", PAGE.partition("<!-- scripts -->")[2].partition("\n\n")[0], re.MULTILINE)
+LISTED = re.findall(r"^- `(\w+)`: ", PAGE.partition("<!-- scripts -->")[2].partition("\n\n")[0], re.MULTILINE)
 
 
 def test_the_head_of_each_script_of_the_table_has_what_a_caller_needs():

@@ -46,7 +46,7 @@ Texts = Mapping[str, str]
 def promised() -> set[str]:
     """Return the scripts that programs in other languages call, or whose effects they read."""
     _, _, table = PAGE.read_text(encoding="utf-8").partition("<!-- scripts -->")
-    rows = set(re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE))
+    rows = set(re.findall(r"^- `(\w+)`: ", table.partition("\n\n")[0], re.MULTILINE))
     return {*rows, *OF_OUTBOXES, *(f"rsmq_{name}" for name in OF_RSMQ)}
 
 
