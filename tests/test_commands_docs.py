@@ -70,7 +70,7 @@ def test_every_action_is_named_in_the_section_of_its_verb():
 
 def test_every_option_of_runconsumer_has_its_row():
     options = {option for action in arguments(parsers()["runconsumer"]) for option in action.option_strings}
-    rows = " ".join(re.findall(r"^\| (`--.*?) \|", section("## runconsumer"), re.MULTILINE))
+    rows = " ".join(re.findall(r"^- (`--.*?): ", section("## runconsumer"), re.MULTILINE))
     assert set(re.findall(r"--[\w-]+", rows)) == options
 
 

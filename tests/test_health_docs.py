@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "health.md").read_text(encoding=
 
 def test_each_problem_has_its_row():
     section = PAGE.partition("\n## Problems\n")[2]
-    assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.M)) == get_args(Problem)
+    assert tuple(re.findall(r"^- `(\w+)`: ", section, re.M)) == get_args(Problem)
 
 
 def test_each_threshold_is_named():

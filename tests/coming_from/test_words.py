@@ -52,14 +52,16 @@ DECORATORS = {
 }
 ITEMS = {"queues": mq_django.Queue, "topics": mq_django.Topic}
 SETTINGS = {*options_of(QueueConfig), *options_of(TopicConfig), *options_of(CONFIGS["project"]), "MQ_DJANGO", "TASKS"}
+#: The code of ours in a row, before what is said about it.
+WORDS = re.compile(r"`[^`]+`(?:(?:, | and )`[^`]+`)*")
 
 
 def words(name: str) -> list[str]:
-    """Return the code in the middle column of a page's table of words."""
+    """Return the code at the beginning of the second column of a page's table of words."""
     table = page(name).partition("## Words")[2].partition("\n## ")[0]
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line.startswith("|")]
-    assert {len(row) for row in rows} == {3}, [row for row in rows if len(row) != 3]
-    return [word for _, ours, _ in rows for word in re.findall(r"`([^`]+)`", ours)]
+    assert {len(row) for row in rows} == {2}, [row for row in rows if len(row) != 2]
+    return [word for _, ours in rows[2:] for word in re.findall(r"`([^`]+)`", WORDS.match(ours.strip())[0])]
 
 
 @cache

@@ -88,7 +88,7 @@ def test_every_metric_has_its_row():
         *supervisor_metrics.SupervisorMetrics().collect(),
     ]
     names = {metric.name + ("_total" if metric.type == "counter" else ""): metric.type for metric in metrics}
-    assert dict(re.findall(r"^\| `(mq_django_\w+)` \| (\w+) \|", SECTION, re.M)) == names
+    assert dict(re.findall(r"^- `(mq_django_\w+)`, (\w+)", SECTION, re.M)) == names
 
 
 def _collected(value):

@@ -13,8 +13,9 @@ def test_each_metric_has_its_row():
     plain = [(each.name, each.labels, each.help) for each in GAUGES]
     plain += [(f"{each.name}_total", each.labels, each.help) for each in COUNTERS]
     plain += [(each.name, ("queue",), f"{each.help} A histogram.") for each in HISTOGRAMS]
-    rows = [f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {text} |" for name, labels, text in plain]
-    assert re.findall(r"^\| `mq_django_.*$", section, re.M)[1:] == rows
+    shown = {name: f" ({', '.join(f'`{label}`' for label in labels)})" if labels else "" for name, labels, _ in plain}
+    rows = [f"- `{name}`{shown[name]}: {text}" for name, _, text in plain]
+    assert re.findall(r"^- `mq_django_.*$", re.sub(r"\n  (?=\S)", " ", section), re.M)[1:] == rows
 
 
 def test_names_follow_the_rules_of_prometheus():
