@@ -1,9 +1,10 @@
-"""The tables of options in docs/settings.md, made of what the configs declare. `make docs` writes them."""
+"""The lists of options in docs/settings.md, made of what the configs declare. `make docs` writes them."""
 
 import re
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig
@@ -13,19 +14,25 @@ from mq_django.core.thresholds import Thresholds
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
-#: By their names in the comments that mark the tables.
+#: By their names in the comments that mark the lists.
 CONFIGS = {"project": Config, "queue": QueueConfig, "topic": TopicConfig, "rsmq": RsmqConfig, "thresholds": Thresholds}
 
 TIMES = [(86400, "days"), (60, "minutes"), (1, "s")]
 
 
-def table(config: type) -> str:
-    """Return the options of a config as Markdown, without those that stand in the table of a queue's options."""
+def listed(config: type) -> str:
+    """Return the options of a config as Markdown, without those that are in the list of a queue's options."""
     described = {} if config in (Config, QueueConfig) else options_of(QueueConfig)
-    head = f"| {'setting' if config is Config else 'option'} | default | |\n|-|-|-|\n"
-    return head + "".join(
-        f"| `{name}` | {option.shown or words(default_of(config, option), is_bytes=option.is_bytes)} "
-        f"| {option.help_text} |\n"
+    return "".join(
+        fill(
+            f"- `{name}` ({option.shown or words(default_of(config, option), is_bytes=option.is_bytes)}): "
+            f"{option.help_text}",
+            width=120,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
         for name, option in options_of(config).items()
         if name not in described
     )
@@ -48,8 +55,10 @@ def words(value: Any, *, is_bytes: bool = False) -> str:
 
 
 def renewed(page: str) -> str:
-    """Return the page with its tables as they have to be."""
-    return re.sub(r"(<!-- options: (\w+) -->\n)(?:\|.*\n)*", lambda found: found[1] + table(CONFIGS[found[2]]), page)
+    """Return the page with its lists as they have to be."""
+    return re.sub(
+        r"(<!-- options: (\w+) -->\n)(?:(?:- |  ).*\n)*", lambda found: found[1] + listed(CONFIGS[found[2]]), page
+    )
 
 
 if __name__ == "__main__":

@@ -29,17 +29,17 @@ def test_links_between_pages_lead_somewhere():
 SETTINGS = PAGE.read_text(encoding="utf-8")
 
 
-def test_the_tables_of_options_say_what_the_configs_declare():
+def test_the_lists_of_options_say_what_the_configs_declare():
     assert renewed(SETTINGS) == SETTINGS, "run `make docs`"
 
 
-def test_every_config_has_its_table():
-    assert sorted(re.findall(r"<!-- options: (\w+) -->\n\| ", SETTINGS)) == sorted(CONFIGS)
+def test_every_config_has_its_list():
+    assert sorted(re.findall(r"<!-- options: (\w+) -->\n- ", SETTINGS)) == sorted(CONFIGS)
 
 
-def test_options_that_a_queue_has_too_are_named_below_the_table():
+def test_options_that_a_queue_has_too_are_named_below_the_list():
     for marker, config, apart in (("topic", TopicConfig, set()), ("rsmq", RsmqConfig, {"STORE"})):
-        below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand ([^.]*?),\s+as of", SETTINGS)
+        below = re.search(rf"<!-- options: {marker} -->\n(?:(?:- |  ).*\n)+\nand ([^.]*?),\s+as of", SETTINGS)
         shared = set(options_of(config)) & set(options_of(QueueConfig))
         assert set(re.findall(r"`(\w+)`", below[1])) == shared - apart, marker
 

@@ -30,7 +30,7 @@ def test_a_section_ends_where_the_next_one_begins(helped):
     [
         ("settings", "# Settings"),
         ("docs/settings.md#modules", "## Modules"),
-        ("howto/long-tasks", "# May a task run for hours?"),
+        ("howto/priorities", "# How do I let urgent messages go first?"),
         ("mq_django.E001", "### mq_django.E001"),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_comment_in_a_box_is_no_section(helped, tmp_path, monkeypatch):
 
 
 def test_without_a_name_it_lists_the_pages(helped):
-    assert "howto/long-tasks " in (lines := helped())
+    assert "howto/priorities " in (lines := helped())
     assert "settings " in lines
 
 
