@@ -141,7 +141,7 @@ def kills(figures: Figures, contenders: Sequence[Contender]) -> str:
 
 def targets(figures: Figures) -> str:
     """Return the table of targets."""
-    lines = ["| | target | measured | |", "|-|-|-|-|"]
+    lines = ["| | target | measured |", "|-|-|-|"]
     lines += [_target(target, figures) for target in TARGETS]
     return "\n".join(lines)
 
@@ -149,11 +149,11 @@ def targets(figures: Figures) -> str:
 def _target(target: Target, figures: Figures) -> str:
     value = target.value(figures)
     if value is None:
-        return f"| {target.what} | {target.told} | not measured | |"
+        return f"| {target.what} | {target.told} | not measured |"
     name, unit = target.beside
     beside = f" ({figures[target.who][name]:.0f} {unit})" if name in figures[target.who] else ""
-    verdict = "" if target.is_only_told else "holds" if target.met(value) else "**missed**, [why](#where-the-time-goes)"
-    return f"| {target.what} | {target.told} | {value:.2f}{beside} | {verdict} |"
+    missed = "" if target.is_only_told or target.met(value) else ", **missed**: [why](#where-the-time-goes)"
+    return f"| {target.what} | {target.told} | {value:.2f}{beside}{missed} |"
 
 
 def others(figures: Figures, contenders: Sequence[Contender]) -> str:
