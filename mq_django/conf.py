@@ -119,7 +119,9 @@ class _Reader:
             elif name in _NOT_IN_RSMQ and config is RsmqConfig:
                 self.refuse(setting, f"{setting} is not for queues in RSMQ's format.", f"Remove {name!r}.")
             elif name not in options:
-                self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {listing(options)}.")
+                is_of_queue = config is Config and name in options_of(QueueConfig)
+                where = 'It is an option of a queue, or of all in "DEFAULTS". ' if is_of_queue else ""
+                self.refuse(setting, f"{setting} is not a setting.", f"{where}Use one of: {listing(options)}.")
             else:
                 try:
                     found[options[name].attribute] = options[name].read(value)

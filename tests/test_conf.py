@@ -292,6 +292,10 @@ def test_what_is_wrong_with_settings_is_named(subtests):
             assert ("Use one of: " in problem.hint) == ("is not a setting" in said)
 
 
+def test_an_option_of_a_queue_among_the_settings_is_told_from_a_wrong_name():
+    assert one_problem({"RESULT_TTL": 60}).hint.startswith('It is an option of a queue, or of all in "DEFAULTS". ')
+
+
 def test_a_wrong_option_of_a_queue_is_named(subtests):
     for option, value in ((option, value) for option, values in WRONG_OPTIONS.items() for value in values):
         with subtests.test(option=option, value=value):

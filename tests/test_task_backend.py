@@ -188,6 +188,16 @@ def test_what_other_queues_write_is_an_error_that_says_what_to_write(subtests):
     assert not hasattr(tasks.noop, "delay")
 
 
+def test_options_of_other_decorators_are_refused_with_ours(subtests):
+    for options, said in [
+        ({"bind": True}, r"'bind'\. Write @task\(takes_context=\.\.\.\)$"),
+        ({"queue": "emails", "max_retries": 3}, r"Write @task\(queue_name=\.\.\., retry=\.\.\.\)$"),
+        ({"acks_late": True}, "unexpected keyword argument 'acks_late'$"),
+    ]:
+        with subtests.test(options=options), pytest.raises(InvalidArguments, match=said):
+            task(**options)
+
+
 def test_options_among_the_arguments_are_told_from_wrong_arguments(subtests):
     for arguments, said in [
         ({"delay": 5}, r"unexpected keyword argument 'delay'\. Write task\.using\(delay=\.\.\.\)\.enqueue\(\.\.\.\)$"),

@@ -5,7 +5,7 @@ from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
-from mq_django.core.texts import class_name, repr_of, text_of
+from mq_django.core.texts import class_name, repr_of, summary_of, text_of, traceback_of
 from mq_django.errors import ConfigurationError, InvalidOutcomes
 
 
@@ -47,7 +47,7 @@ class Retry(Exception):
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
     #: One line, which is logged, and shown in the admin with the traceback. For an exception or another value, its
-    #: text.
+    #: text. If it is empty and the Retry is raised inside `except`, the handled exception gives both.
     error: str = ""
     traceback: str = ""
 
@@ -146,8 +146,14 @@ def outcome_of(returned: object, *, keeps_result: bool = False) -> Outcome:
 
 
 def with_texts(outcome: Retry | Bury) -> Retry | Bury:
-    """Return an outcome with texts: a handler may return Bury(error)."""
-    return replace(outcome, error=text_of(outcome.error), traceback=text_of(outcome.traceback))
+    """Return an outcome with texts: a handler may return Bury(error), or raise Retry() inside `except`."""
+    error, trace = text_of(outcome.error), text_of(outcome.traceback)
+    if not error:
+        # As Python shows it in tracebacks.
+        handled = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)
+        if handled is not None:
+            error, trace = summary_of(handled), trace or traceback_of(handled)
+    return replace(outcome, error=error, traceback=trace)
 
 
 def refuse_unfinished(returned: object) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Never, overload
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
@@ -18,7 +18,7 @@ from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
 from mq_django.core.message_format import MAX_PRIORITY
-from mq_django.core.publication import check_priority
+from mq_django.core.publication import check_priority, unknown_options
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of
@@ -344,7 +344,9 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     try:
         check_call(task, (), {})
     except TypeError as error:
-        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+        raise InvalidTask(
+            f"A task with a schedule is enqueued without arguments; an entry of SCHEDULES may have 'args': {error}"
+        ) from error
     path = task.module_path
     return Scheduled(
         name=path,
@@ -386,6 +388,7 @@ def task(
     retry: RetryPolicy | None = None,
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
+    **unknown: Never,
 ) -> MQTask | Callable[[Function], MQTask]:
     """Make a function a task that `manage.py runconsumer` runs.
 
@@ -405,15 +408,19 @@ def task(
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
             fires each tick. If ticks were missed while nothing was running, only the last one fires.
+        unknown: is refused, such as `bind` of Celery.
 
     Returns:
         The task, whose `using()` also takes options of `Queue.publish`. Without `function`, a decorator.
 
     Raises:
+        InvalidArguments: there is no such option. The error says what to write instead of one of others.
         InvalidTask: the task could not run with these options.
         ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, or another function has the
             same path, or a handler that name.
     """
+    if unknown:
+        raise unknown_options(task, unknown, "@task({})")
 
     def decorate(function: Function) -> MQTask:
         made = MQTask(

@@ -204,6 +204,23 @@ def test_an_outcome_may_be_raised(consumer):
     assert (bury.error, neighbour) == (f"{__name__}.Mute without a text", ACK)
 
 
+def test_a_retry_that_is_raised_inside_except_has_the_error_that_was_handled(consumer):
+    def charge():
+        raise ConnectionError("no answer")
+
+    def act(error=""):
+        try:
+            charge()
+        except ConnectionError:
+            raise Retry(delay=30, error=error)  # noqa: B904 - as people write it
+
+    retry, _ = consumer(act)
+    assert retry.error == "ConnectionError: no answer"
+    assert "in charge" in retry.traceback
+    retry, _ = consumer(lambda: act("later"))
+    assert (retry.error, retry.traceback) == ("later", "")
+
+
 class Broken(logging.Handler):
     """As of a project that reads `record.request`."""
 
