@@ -19,7 +19,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make 
 AXE_SCRIPT = axe.Axe().axe_script
 
 #: One of each kind, on which axe measures the contrast of each word. That takes seconds for each.
-KINDS = ["faq", "reference/handlers", "reference/errors", "tasks", "search"]
+KINDS = ["troubleshooting", "reference/handlers", "reference/errors", "tasks", "search"]
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 CONTRAST = "color-contrast"
 NO_CONTRAST = {CONTRAST: {"enabled": False}}
@@ -151,7 +151,7 @@ def test_axe_finds_no_violation_on_any_page(open_page, site, names):
 
 def test_axe_finds_a_contrast_that_is_too_low(open_page, site):
     page = open_page(DESKTOP, "light")
-    page.goto(f"{site}/faq.html")
+    page.goto(f"{site}/troubleshooting.html")
     page.add_style_tag(content="article h2 { color: #ddd }")
     assert [rule for rule, _ in contrasts(page)] == [CONTRAST]
 
