@@ -16,7 +16,7 @@ class ConsumerMeasurer(Protocol):
         """Note a fetch that returned messages, and how long its round trip took; None: it waited for messages."""
 
     def woken(self, queue: str, seconds: float) -> None:
-        """Note the time from a message being ready to its return by a read that waited for it."""
+        """Note how long a ready message took until a read that was waiting for it had returned it."""
 
     def settled(self, queue: str, settlements: Sequence[Settlement], seconds: float) -> None:
         """Note a batch of outcomes, and how long its round trip took."""

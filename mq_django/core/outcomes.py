@@ -149,7 +149,7 @@ def with_texts(outcome: Retry | Bury) -> Retry | Bury:
     """Return an outcome with texts: a handler may return Bury(error), or raise Retry() inside `except`."""
     error, trace = text_of(outcome.error), text_of(outcome.traceback)
     if not error:
-        # As Python shows it in tracebacks.
+        # The one that a traceback shows: the cause, else the context.
         handled = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)
         if handled is not None:
             error, trace = summary_of(handled), trace or traceback_of(handled)
@@ -166,7 +166,7 @@ def refuse_unfinished(returned: object) -> None:
         raise InvalidOutcomes(
             f"The handler has returned the class {class_name(returned)}: return {class_name(returned)}()"
         )
-    # Of many, as a comprehension makes them, the first is like the others.
+    # In a list look only at the first: a comprehension makes all items alike.
     first = returned[0] if isinstance(returned, list | tuple) and returned else returned
     if iscoroutine(first) or isgenerator(first):
         first.close()

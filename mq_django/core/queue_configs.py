@@ -97,7 +97,7 @@ class DeliveryOptions:
         metadata=option(
             read_retry,
             "A `RetryPolicy`, or a dict of its arguments: `delay` (1 s), `factor` (2), `max_delay` (1 h), "
-            "`jitter` (0.25), `max_attempts`, `bury_on`.",
+            "`jitter` (0.25), `max_attempts`, `bury_on`. `max_attempts` goes before `MAX_ATTEMPTS`.",
             shown="`{}`",
         ),
     )
@@ -142,7 +142,7 @@ class DeliveryOptions:
             "are handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
         ),
     )
-    #: Of a partition its number, from 0; else -1.
+    #: The number of a partition, from 0; -1 if this is none.
     number: int = -1
     keys: PartitionKeys = own_keys()
     #: Its partitions; none if there is only one, or this is one.
