@@ -96,8 +96,8 @@ class DeliveryOptions:
         default=RetryPolicy(),
         metadata=option(
             read_retry,
-            "A `RetryPolicy`, or a dict of its arguments: `delay` (1 s), `factor` (2), `max_delay` (1 h), "
-            "`jitter` (0.25), `max_attempts`, `bury_on`. `max_attempts` goes before `MAX_ATTEMPTS`.",
+            "A `RetryPolicy`, whose `max_attempts` goes before `MAX_ATTEMPTS`, or a dict of its arguments: "
+            "`delay` (1 s), `factor` (2), `max_delay` (1 h), `jitter` (0.25), `max_attempts`, `bury_on`.",
             shown="`{}`",
         ),
     )
