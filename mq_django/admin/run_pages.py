@@ -378,8 +378,7 @@ def _folded(page: Page, view: RunView) -> dict[str, Any]:
 
 # Cancel and retry runs of workflows, and skip their failed steps, after confirmation.
 
-#: How many seconds an action may wait for Redis in all, and after how many a retry begins no further batch of steps.
-#: So a page takes at most 2 s.
+#: Seconds that an action may wait for Redis in all, and after which a retry begins no further batch of steps.
 SECONDS, RETRYING = 0.7, 0.4
 
 

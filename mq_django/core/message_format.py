@@ -232,8 +232,7 @@ def decode_entry(
 ) -> Delivery | Undecodable:
     """Return the delivery in an entry, or an Undecodable with the reason. `read_at` is the delivery's attribute.
 
-    `id_end` is the end of a missing id: of a partition its number, after a dot. Entries of two partitions may have the
-    same id.
+    A message without an id gets that of its entry, with `id_end` appended: two partitions may have the same entry ids.
     """
     try:
         return _decode_any(fields, queue, stream, entry, read_at, id_end)

@@ -150,9 +150,9 @@ class DeliveryOptions:
 
     #: Options of a publish that are not supported, and the text of the error. "step" are steps of workflows.
     unsupported: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: Of the error if Redis has another number of partitions: where the number is set.
+    #: In the error that Redis has another number of partitions: where the number is set.
     counted_as: ClassVar[str] = "Queue {config.public_name!r}"
-    #: And what to do.
+    #: In the same error: what to do.
     other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
     #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None
@@ -176,7 +176,7 @@ class DeliveryOptions:
 
     @property
     def id_end(self) -> str:
-        """Return the end of ids that are made here: of a partition its number, after a dot; else ""."""
+        """Return how new ids end: in a partition with a dot and its number, else with nothing."""
         return f"{SEPARATOR}{self.number}" if self.is_partition else ""
 
     def new_id(self) -> str:
@@ -192,7 +192,7 @@ class DeliveryOptions:
             return self
         named = key or unique
         if named is None and message_id is not None:
-            # A generated id may be given again. It is looked for where it says.
+            # An id that was generated here names a partition, in which it is looked for.
             return self.partitions_for_id(message_id)[0]
         return self.parts[in_turn(len(self.parts)) if named is None else partition_of(named, len(self.parts))]
 
@@ -230,7 +230,7 @@ class DeliveryOptions:
 
     @property
     def _tag(self) -> str:
-        """What stands in braces in its keys."""
+        """The part of its keys that is in braces."""
         return tag_of(self.public_name, self.number, self.partitions) if self.is_partition else self.name
 
     def _make_parts(self) -> tuple[Self, ...]:

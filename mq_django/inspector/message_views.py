@@ -46,7 +46,7 @@ class MessageView:
     """A message, with the secrets in its texts replaced, and what its state says about it."""
 
     state: MessageState = "ready"
-    #: Finds it in its state again. A reference that begins with `u:` is a unique key, which may hold data.
+    #: By it the message is found again within its state. One that begins with `u:` is a unique key, which may hold data.
     ref: str = ""
     id: str
     #: Empty when it is not known.
@@ -76,7 +76,7 @@ class MessageView:
     #: Why it is dead: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
     reason: str = ""
     error: str = ""
-    #: Empty on a page with several.
+    #: Empty in lists.
     traceback: str = ""
     #: How many attempts a dead one had.
     tries: int = 0

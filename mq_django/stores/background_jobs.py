@@ -173,7 +173,7 @@ Source = SortedSet | ReadyStream
 def scan_state(
     config: QueueConfig, transport: Transport, state: ActionableState, cursor: Cursor, count: int
 ) -> tuple[Source, list[FoundMessage], Cursor] | None:
-    """Return a source of messages of a place, about `count` messages of it, and the next cursor; None at the end."""
+    """Return a source of messages in a state, about `count` of them, and the next cursor; None at the end."""
     sources = [*_sources(config, transport, state)]
     if cursor.source >= len(sources):
         return None
@@ -247,7 +247,7 @@ class JobOrder:
     target: str = ""
     #: The user who started it.
     who: str
-    #: The same for the jobs of partitions that were begun together.
+    #: Jobs of partitions that were begun together have the same.
     token: str = ""
 
 
@@ -297,7 +297,7 @@ class BackgroundJobs:
         return self._run("jobs_begin", args) == b"BEGUN"
 
     def read(self) -> dict[ActionableState, BackgroundJob]:
-        """Return the job of each place that is running, or the last one until a week after the last of all."""
+        """Return for each state its running job, or its last one. Ended jobs are kept for a week after the last end."""
         (reply,) = self._transport.pipeline([("HGETALL", self._config.keys.jobs)])
         return jobs_of(reply_or_raise(reply))
 
