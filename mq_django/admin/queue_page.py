@@ -79,7 +79,7 @@ def figures(page: Page, name: str) -> HttpResponse:
 def _read(page: Page, name: str) -> tuple[QueueView, Activity]:
     span, of = charts.span_of(page), charts.name_of(page)
     if span not in charts.HOURS:
-        # Problems and rates are of all names.
+        # Problems and rates are for all messages, whatever their name.
         view = inspector.queue(name)
         return view, inspector.queue(name, of=of).activity if of else view.activity
     view = quick_stats(name, minutes=RECENT + 1)

@@ -109,7 +109,7 @@ read_result_ttl = _duration_from(0, "from 0 to")
 
 def read_visibility_timeout(value: Any) -> timedelta:
     duration = read_duration(value)
-    # Others judge by heartbeats, a few in this time: in less than a second a busy machine looks dead.
+    # Others decide by a few heartbeats in this time: below a second a busy machine would look dead.
     if not timedelta(seconds=1) <= duration <= timedelta(days=1):
         raise TypeError("a timedelta or a number of seconds from 1 to 86,400")
     return duration
@@ -204,7 +204,7 @@ def read_retry(value: Any) -> RetryPolicy:
     wrong = [(key, f" is not an argument of RetryPolicy: {', '.join(known)}") for key in value if key not in known]
     for name in [name for name in known if name in value]:
         try:
-            # Each argument alone, with delays that fit any value of it.
+            # Check each argument alone: the delays cannot cause the error.
             RetryPolicy(**{"delay": 0, "max_delay": MAX_DELAY, name: value[name]})
         except ConfigurationError as error:
             wrong.append((name, str(error).removeprefix(f"RetryPolicy.{name}")))

@@ -59,8 +59,8 @@ def missing_tables(using: str) -> list[str]:
 class Identity(NamedTuple):
     """What a row of the inbox is for: a message, a handler, and a pass.
 
-    It has no partition, because the effects would happen again after repartitioning, and no generation of a group,
-    because they would happen again after a seek.
+    It names no partition: after a repartition the effects would happen again. It names no generation of a group: they
+    would after a seek.
     """
 
     #: The name of the queue as a whole, or of the group as `topic:group`.
@@ -143,11 +143,11 @@ _MYSQL_BUSY = frozenset({1205, 1213})
 _POSTGRESQL_BUSY = frozenset({"40001", "40P01", "55P03"})
 #: For how long PostgreSQL waits for the transactions of other deliveries of some messages.
 _LOCK_TIMEOUT = f"{LOCK_WAIT}s"
-#: Until the end of the transaction.
+#: It holds until the end of the transaction.
 _SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
-#: For MySQL and MariaDB, after the rows: it ends with the transaction.
+#: Set after the rows, for MySQL and MariaDB. The end of the transaction removes it.
 _SAVEPOINT = "mq_django_inbox"
-#: That of a transaction that can be committed, as libpq numbers them: PQTRANS_INTRANS.
+#: libpq's number for a transaction that can be committed: PQTRANS_INTRANS.
 _IN_TRANSACTION = 2
 #: Rows of one statement.
 ROWS = 500

@@ -46,7 +46,7 @@ class MessageView:
     """A message, with the secrets in its texts replaced, and what its state says about it."""
 
     state: MessageState = "ready"
-    #: By it the message is found again within its state. One that begins with `u:` is a unique key, which may hold data.
+    #: By it the message is found again within its state. With `u:` before it is a unique key, which may hold data.
     ref: str = ""
     id: str
     #: Empty when it is not known.

@@ -18,7 +18,7 @@ except ImportError as error:
         'mq_django.observability.opentelemetry needs opentelemetry-api: pip install "mq-django[opentelemetry]"'
     ) from error
 
-#: With what `opentelemetry` needs of the package.
+#: Includes the modules that `opentelemetry` imports from here.
 __all__ = ["contexts", "metrics", "trace"]
 
 logger = get_logger(__name__)

@@ -50,7 +50,7 @@ _TAKE = (
     "UPDATE mq_django_outbox_state SET number = %s, token = %s "
     "WHERE id = %s AND number = %s AND token = '' AND problem = ''"
 )
-#: One statement sees what was committed at one moment: with a row, also whatever was committed before it.
+#: One statement sees one snapshot: with a row, also all that was committed before it.
 _CANDIDATES = (
     "SELECT r.id, r.{key}, r.size, EXISTS ("
     "SELECT 1 FROM mq_django_outbox_state s WHERE s.destination = %s AND s.token <> '' AND s.parts <> %s"
@@ -206,13 +206,13 @@ def _numbers(ids: Sequence[int]) -> str:
 
 #: Maximum rows of a claim, and maximum bytes of their bodies unless a single row has more.
 ROWS, BYTES = 500, 2 * 1024 * 1024
-#: The number of partitions of the state that is a lock.
+#: The row of the state with this number of partitions serves as the lock.
 LOCK = 0
 #: The claim of rows that are kept until their messages are handled.
 RETAINED = -1
 #: The last number of a row or of a claim that Redis can tell from the next one.
 LAST = 2**53 - 1
-#: Rows with the number of a claim, or with what is none: SQLite also stores text, which is more than any number.
+#: Rows in a claim, or with a value that is no number: SQLite may hold text, which sorts after any number.
 _IN_CLAIM = Q(batch__gt=0) | Q(batch__lt=RETAINED) | Q(batch__gt=RETAINED, batch__lt=0)
 NO_CLAIM = "The row is in no open claim, so its message may have been published, or not"
 #: Statements that find their rows by their ids, for MySQL and MariaDB. These may look at all rows of a small table, and
@@ -415,7 +415,7 @@ class OutboxTables:
     def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:
         """Return the ids of the rows of the next claim, in their order, each as _unlocked() does.
 
-        There are none while there are rows, or open claims, of another number of partitions. They go first.
+        None while there are rows or open claims of another number of partitions, because those go first.
         """
         is_ordered = getattr(destination, "ordered", False)
         rows = self._statements.candidates(destination.name, part, parts, ROWS, is_ordered=is_ordered)
