@@ -7,7 +7,7 @@ message, so its effect on that database happens once:
                | the row is there: ack without running, with the result that the row keeps
 
 `once.Once.run()` drives this for a message, and `once.OnceTogether` for a batch, which has a row for each of its
-messages. `entries` writes and finds the rows. `passes` lets the effects of a group of a topic happen again after a
+messages. `entries` writes and finds the rows. `once` also lets the effects of a group of a topic happen again after a
 seek: a row names the pass of its group, too.
 
 Rows are kept for INBOX_RETENTION. An older message that is delivered again is not run, because nobody knows whether

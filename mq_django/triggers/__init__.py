@@ -2,7 +2,7 @@
 
 A trigger connects a signal of Django, such as `post_save`, to a task or a message. It fires when the transaction in
 which the signal was sent commits, with a delay if it has one. `@on_signal` declares one in code, and
-`MQ_DJANGO["SIGNALS"]` in the settings (`configured`); both make the same `declarations.Trigger`:
+`MQ_DJANGO["SIGNALS"]` in the settings; both make the same `declarations.Trigger`:
 
     signal -> Receiver: the condition, the arguments, the key -> Target: a task, or a message of a queue
 
