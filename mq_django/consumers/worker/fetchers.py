@@ -192,7 +192,11 @@ class Demand:
         if all(demand) or not any(demand):
             return min(demand)
         full = pools[demand.index(0)]
-        return max(0, min(max(demand), min(MAX_WAITING, max(1, ahead)) - full.waiting())) if full.blocked else 0
+        if not full.blocked:
+            return 0
+        # `ahead` bounds the bytes of this queue: it must not stand still because messages of other queues wait.
+        waiting = full.waiting()
+        return max(0, min(max(demand), MAX_WAITING - waiting, max(1, ahead) - min(in_hand, waiting)))
 
 
 #: Seconds until the next check when the pools are full, unless the fetcher is woken.

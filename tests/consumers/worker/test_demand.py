@@ -80,9 +80,19 @@ def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     assert [demand.messages(1.0, 0, ahead) for ahead in (20, 0)] == [20, 1]
     for _ in range(MAX_WAITING - 1):
         rig.put(lambda message: None)
-    assert [demand.messages(1.0, 0, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
+    assert [demand.messages(1.0, MAX_WAITING - 1, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
     rig.put(lambda message: None)
     assert demand.messages(1.0, 0) == 0
+
+
+def test_messages_of_another_queue_that_wait_do_not_stop_one_whose_messages_are_large(rig, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
+    block_threads(rig)
+    for _ in range(40):
+        rig.put(lambda message: None)
+    demand = rig.demand_of("default")
+    # The bound by bytes is for what this queue itself has fetched.
+    assert [demand.messages(1.0, in_hand, 16) for in_hand in (0, 10, 40)] == [16, 6, 0]
 
 
 def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
