@@ -13,7 +13,8 @@ from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled
-from tests.consumers.trees import History, SharedTree, Tree, end
+from tests.consumers.trees import History, SharedTree, Tree, empty, end
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +61,18 @@ def _shared_tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTre
 
 
 @pytest.fixture
-def shared_tree(_shared_tree: SharedTree, mq_settings: Any) -> Tree:
+def shared_tree(_shared_tree: SharedTree, mq_settings: Any) -> Iterator[Tree]:
     """A tree that handles `default` and `emails` on a server of its own, which is that of the test.
 
-    Tests share it: they neither end nor configure it, and leave no message. Name it before `publish` and `store`, and
-    read what handlers noted from `shared_history`.
+    Tests share it: they neither end nor configure it. A test ends with its messages, or fails: what it left would be in
+    the history of the next one. Name it before `publish` and `store`, and read what handlers noted from
+    `shared_history`.
     """
     mq_settings(**_shared_tree.config)
-    return _shared_tree.running()
+    yield _shared_tree.running()
+    session = Pooled(get_client("produce"))
+    left = [open_store(get_config().queue(name), session) for name in ("default", "emails")]
+    wait_until(lambda: all(map(empty, left)), timeout=20, message="the end of the messages of the test")
 
 
 @pytest.fixture

@@ -13,12 +13,8 @@ from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.scripts import command
 from mq_django.transport.sessions import Pooled
+from tests.consumers.trees import empty
 from tests.waiting import wait_until
-
-
-def empty(store):
-    depths = store.depths()
-    return depths.ready + depths.pending + depths.delayed == 0
 
 
 def requests(store):

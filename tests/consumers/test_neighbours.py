@@ -2,15 +2,11 @@
 
 import pytest
 
+from tests.consumers.trees import empty
 from tests.waiting import wait_until
 
 #: The names of handlers, and how a child that they fork ends.
 FORKS = [("act", 0), ("act", 1), ("aact", 0)]
-
-
-def empty(store):
-    depths = store.depths()
-    return depths.ready + depths.pending + depths.delayed == 0
 
 
 @pytest.mark.versions

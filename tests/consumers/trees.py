@@ -14,6 +14,7 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
 from tests.consumers.template import NAME, ROOT, start
@@ -122,6 +123,12 @@ class History:
             return found if len(found) >= count else []
 
         return wait_until(enough, timeout=timeout, within=within, message=f"{count} lines of {kind}")
+
+
+def empty(store: Store) -> bool:
+    """Return whether no message waits or runs."""
+    depths = store.depths()
+    return depths.ready + depths.pending + depths.delayed == 0
 
 
 class SharedTree:

@@ -11,17 +11,12 @@ import pytest
 from mq_django.consumers.service import interval
 from mq_django.inspector import message_lists
 from tests.chaos.surroundings import FAKETIME
-from tests.consumers.trees import kill, stop
+from tests.consumers.trees import empty, kill, stop
 from tests.processes import processes
 from tests.seeding import set_aside
 from tests.waiting import wait_until
 
 FAST = {"default": {"VISIBILITY_TIMEOUT": 2}}
-
-
-def empty(store):
-    depths = store.depths()
-    return depths.ready + depths.pending + depths.delayed == 0
 
 
 def handler_pid(history):
