@@ -43,7 +43,7 @@ from mq_django.inspector import (
     dead_letters,
     explain,
     message_lists,
-    problem_sentences,
+    problem_list,
     processes,
     workflow_runs,
 )
@@ -51,7 +51,7 @@ from mq_django.inspector import jobs as background_jobs
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import MessageView
-from mq_django.inspector.problem_sentences import QueueProblem
+from mq_django.inspector.problem_list import QueueProblem
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.stream_reader import Scanned
 
@@ -115,7 +115,7 @@ activity = _checked(all_queues.activity)
 totals = _checked(all_queues.totals)
 pause = _checked(actions.pause)
 resume = _checked(actions.resume)
-problems = problem_sentences.problems
+problems = problem_list.problems
 
 # Messages.
 messages = _checked(message_lists.messages)

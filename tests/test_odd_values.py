@@ -32,7 +32,7 @@ from mq_django.core import options
 from mq_django.core.texts import summary_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import MQError, UnknownRun
-from mq_django.inspector.problem_sentences import problems
+from mq_django.inspector.problem_list import problems
 from mq_django.rsmq import RSMQ
 from mq_django.task_backend.compat import InvalidTask, TaskResultDoesNotExist
 from mq_django.workflows import chain, get_run, workflow

@@ -1,6 +1,5 @@
 """The page of the outboxes: messages that are not published yet, and those that were set aside."""
 
-from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.message_lists import shown_error
-from mq_django.admin.ui import text
+from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import (
     CHOSEN,
@@ -29,35 +28,17 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.core.texts import escape, truncate
 from mq_django.inspector import outbox_views
-from mq_django.inspector.outbox_views import MAX_ROWS, OutboxProblem, OutboxRow, OutboxView, outbox_databases, outboxes
-from mq_django.inspector.problem_sentences import counted, outbox_sentence
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxRow, OutboxView, outbox_databases, outboxes
+from mq_django.inspector.problem_list import outbox_problem
+from mq_django.inspector.problem_sentences import counted
 
 #: Messages per page.
 PER_PAGE = 50
 
 RETRY, DISCARD, RETRY_ALL, DISCARD_ALL = "retry", "discard", "retry_all", "discard_all"
 PARTS = ("problems", "outboxes")
-#: Problems and outboxes that a page lists: other programs may write any destinations.
-MAX_PROBLEMS, MAX_ROWS_SHOWN = 50, 300
-
-
-def troubles(found: Collection[OutboxView]) -> list[tuple[OutboxView, OutboxProblem]]:
-    """Return the problems of outboxes, each with the outbox that has it."""
-    return [(view, what) for view in found for what in view.problems()]
-
-
-def alarms(page: Page, found: Collection[tuple[OutboxView, OutboxProblem]]) -> list[dict[str, Any]]:
-    """Return problems of outboxes, for a list of problems."""
-    url = page.url("outbox")
-    return [
-        {"queue": name_of(view), "url": url, "sentence": outbox_sentence(view, what), "what": what.replace(" ", "-")}
-        for view, what in found
-    ]
-
-
-def name_of(view: OutboxView) -> str:
-    """Return the queue or topic of an outbox; the database if it cannot be read."""
-    return view.destination or view.database
+#: Outboxes that a page lists: other programs may write any destinations.
+MAX_ROWS_SHOWN = 300
 
 
 @needs(VIEW)
@@ -76,13 +57,13 @@ def stats(page: Page) -> HttpResponse:
 
 def _context(page: Page) -> dict[str, Any]:
     found = outboxes()
-    problems, rows = troubles(found), [view for view in found if not view.error]
+    thresholds, rows = get_config().thresholds, [view for view in found if not view.error]
+    wrong = [outbox_problem(view, what, thresholds) for view in found for what in view.problems(thresholds)]
     waiting, is_more = sum(view.waiting for view in found), any(view.is_more for view in found)
     said = ngettext("%(count)s message is not published yet.", "%(count)s messages are not published yet.", waiting)
     return {
         "tabs": sections(page, "outbox"),
-        "problems": alarms(page, problems[:MAX_PROBLEMS]),
-        "more_problems": _beyond(len(problems), MAX_PROBLEMS),
+        **problems.listed(page, wrong),
         "summary": said % {"count": counted(waiting, is_more=is_more)},
         "rows": [_row(page, view) for view in rows[:MAX_ROWS_SHOWN]],
         "more_rows": _beyond(len(rows), MAX_ROWS_SHOWN),

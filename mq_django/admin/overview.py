@@ -1,6 +1,6 @@
 """The page of all queues."""
 
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -9,10 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import outbox_page, topic_pages
+from mq_django.admin import topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.queue_page import goes_on, paused_for, reason_input, stays
-from mq_django.admin.ui import charts, text
+from mq_django.admin.ui import charts, problems, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import (
@@ -28,16 +28,11 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
-from mq_django.inspector.outbox_views import outboxes, uses_outbox
-from mq_django.inspector.problem_sentences import pause_details, sentence
-from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.problem_list import problems_among
+from mq_django.inspector.problem_sentences import pause_details
+from mq_django.inspector.queue_view import QueueView
 
 PARTS = ("jobs", "problems", "listed")
-
-#: The most problems that are listed, the worst first.
-MAX_PROBLEMS = 50
-
-WORST_FIRST = get_args(Problem)
 
 
 @needs(VIEW)
@@ -101,24 +96,20 @@ def _filter(page: Page) -> QueueFilter:
 
 def _context(page: Page) -> dict[str, Any]:
     views = inspector.overview()
-    problems = [(what, view) for view in views for what in view.problems()]
-    problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
     chosen = _filter(page)
     listed = {view.name for view in views if chosen.matches(view)}
-    rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
-    of_outboxes = outbox_page.troubles(outboxes()) if uses_outbox() else []
+    rows, of_topics = topic_pages.overview(page, views, listed, chosen.matches_topic)
+    found = [*of_topics, *problems_among(views, ())]
+    troubled = {problem.queue for problem in found}
     total = sum(not topic_pages.is_group(view) for view in views)
-    troubled = len(
-        {
-            *(outbox_page.name_of(view) for view, _what in of_outboxes),
-            *(alarm["queue"] for alarm in alarms),
-            *(view.name for _what, view in problems),
-        }
-    )
-    unlisted = max(0, len(problems) - MAX_PROBLEMS) + max(0, len(of_outboxes) - MAX_PROBLEMS)
     return {
+        **problems.listed(page, found),
         "tabs": sections(page, "queues"),
-        "rows": [_row(page, view) for view in views if view.name in listed and not topic_pages.is_group(view)],
+        "rows": [
+            _row(page, view, troubled=view.name in troubled)
+            for view in views
+            if view.name in listed and not topic_pages.is_group(view)
+        ],
         "all": text.number(total),
         "filter": chosen.fields(),
         "is_filtered": any(chosen),
@@ -131,26 +122,12 @@ def _context(page: Page) -> dict[str, Any]:
         "message_id": "",
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
-        "problems": [
-            *outbox_page.alarms(page, of_outboxes[:MAX_PROBLEMS]),
-            *alarms,
-            *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS]),
-        ],
-        "more_problems": text.number(unlisted) if unlisted else "",
-        "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)
-        % {"count": troubled}
-        if troubled
-        else _("No problems found."),
     }
 
 
-def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
-    return {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
-
-
-def _row(page: Page, view: QueueView) -> dict[str, Any]:
+def _row(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any]:
     return {
-        **charts.queue_cells(page, view),
+        **charts.queue_cells(page, view, troubled=troubled),
         "parts": len(view.parts),
         "external": view.external,
         "published": text.rate(view.activity.per_minute("published")),

@@ -14,14 +14,14 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import limit_pages, schedule_pages, topic_pages
 from mq_django.admin.job_pages import running_jobs
-from mq_django.admin.ui import charts, text
+from mq_django.admin.ui import charts, problems, text
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import actions
 from mq_django.inspector.consumers import ConsumerView
-from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.problem_list import problems_among
 from mq_django.inspector.queue_view import RECENT, Activity, QueueView
 from mq_django.inspector.queues import quick_stats
 
@@ -88,9 +88,9 @@ def _read(page: Page, name: str) -> tuple[QueueView, Activity]:
 
 def _context(page: Page, name: str) -> dict[str, Any]:
     view, activity = _read(page, name)
-    problems = [{"queue": name, "sentence": sentence(view, what), "what": what} for what in view.problems()]
     context = {
         "queue": name,
+        **problems.listed(page, problems_among([view], [name]), own=name),
         "tabs": tabs(page, name, "queue", view),
         "tiles": _tiles(page, view),
         "jobs": [job for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
@@ -108,14 +108,11 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         **charts.names(page, activity),
     }
     if view.parts:
-        context["partitions"] = [charts.queue_cells(page, part) for part in view.parts]
+        context["partitions"] = [charts.queue_cells(page, part, troubled=bool(part.problems())) for part in view.parts]
     if not view.error:
         section = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
-        scheduled = schedule_pages.section(page, name)
-        problems = section.pop("alarms", []) + scheduled.pop("alarms", []) + problems
-        context |= {**section, **limit_pages.section(page, name), **scheduled}
-    summary = _("The queue needs attention.") if problems else _("No problems found.")
-    return {**context, "problems": problems, "summary": summary}
+        context |= {**section, **limit_pages.section(page, name), **schedule_pages.section(page, name)}
+    return context
 
 
 def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.redaction import redact, restored
 from mq_django.core.schedules import Every, Schedule
-from mq_django.core.texts import escape, repr_of, truncate
+from mq_django.core.texts import escape, repr_of
 from mq_django.errors import (
     DecodeError,
     InvalidMessage,
@@ -340,7 +340,7 @@ MAX_ROWS = 100
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them.
+    """Return the schedules of a queue as rows, and the URLs of their buttons.
 
     Those of partitions are on the page of the queue.
     """
@@ -350,7 +350,6 @@ def section(page: Page, name: str) -> dict[str, Any]:
     now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
     can_edit = page.can(OPERATE, SEE_DATA)
     return {
-        "alarms": [_alarm(plan) for plan in found if plan.problem],
         "schedules": [_row(page, plan, now_ms) for plan in found],
         "schedule_add_url": page.url("schedule_add", name) if can_edit else "",
         "schedule_delete_url": page.url("schedule_delete", name),
@@ -362,11 +361,6 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "schedule_fire_url": page.url("schedule_fire", name),
         "schedule_forget_url": page.url("schedule_forget", name),
     }
-
-
-def _alarm(plan: PlannedSchedule) -> dict[str, str]:
-    words = _("has a schedule that does not fire: %(name)s.")
-    return {"queue": plan.queue, "sentence": words % {"name": escape(truncate(plan.name, 80))}, "what": "alarm"}
 
 
 def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin.ui import charts, text
+from mq_django.admin.ui import charts, problems, text
 from mq_django.admin.ui.page import VIEW, Page, needs, topic_tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import topics
-from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.problem_list import QueueProblem, problems_among
 from mq_django.inspector.queue_view import Activity, QueueView
 from mq_django.inspector.queues import activity_in
 from mq_django.inspector.topics import GroupStats, TopicView
@@ -33,7 +33,6 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "subscribed": found.subscribed,
         "seek_url": page.url("seek", name),
         "unsubscribe_url": page.url("unsubscribe", name),
-        "alarms": [{"queue": name, **alarm} for alarm in alarms(found)],
     }
 
 
@@ -77,22 +76,6 @@ def retention(group: GroupStats) -> SafeString | str:
     return charts.meter(group.share, label=percent, bad=group.alarm is not None) + text.visible(percent)
 
 
-def alarms(group: GroupStats) -> list[dict[str, str]]:
-    """Return the problems of a group as texts, which follow its name."""
-    found = []
-    if group.alarm is not None:
-        words = _("lags by %(percent)s of the retention. At 100 %% it loses messages.")
-        found.append({"sentence": words % {"percent": text.percent(group.share or 0)}, "what": "alarm"})
-    if group.lost:
-        words = ngettext(
-            "lost %(count)s message to retention before delivery.",
-            "lost %(count)s messages to retention before delivery.",
-            group.lost,
-        )
-        found.append({"sentence": words % {"count": text.number(group.lost)}, "what": "lost"})
-    return found
-
-
 PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
 
 
@@ -131,14 +114,13 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     view = topics.topic(name)
     queues = {found.name: found for found in inspector.groups_of(name)}
     rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
-    problems = problems_of(page, [view], list(queues.values()))
+    found = [*_unread([view]), *(problems_among(list(queues.values()), list(queues)) if queues else ())]
     activity, label = _activity(page, view), str(charts.SPANS[charts.span_of(page)][0])
     said = _published(activity)
     return {
         "queue": name,
         "tabs": topic_tabs(page, view, "topic"),
-        "problems": problems,
-        "summary": _("The topic needs attention.") if problems else _("No problems found."),
+        **problems.listed(page, found, own=name),
         "tiles": _tiles(page, view),
         "groups": rows,
         "partitions": [_partition(page, part) for part in view.parts],
@@ -212,8 +194,8 @@ def retention_of(view: TopicView) -> str:
 
 def overview(
     page: Page, views: Sequence[QueueView], listed: Collection[str], matches: Callable[[str], bool]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return topics as rows, each followed by its groups, and the problems of all. `views` are all groups.
+) -> tuple[list[dict[str, Any]], list[QueueProblem]]:
+    """Return topics as rows, each followed by its groups, and those that cannot be read. `views` are all groups.
 
     Of the groups those that are `listed`, with their topics, and the topics whose name `matches`.
     """
@@ -223,11 +205,11 @@ def overview(
         groups = [_group(page, group, by_name.get(group.queue)) for group in view.groups if group.queue in listed]
         if groups or matches(view.name):
             rows += [_topic(page, view), *groups]
-    return rows, problems_of(page, found, [])
+    return rows, _unread(found)
 
 
-def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
-    """Return the problems of the groups of topics, alarms first."""
+def _unread(found: Sequence[TopicView]) -> list[QueueProblem]:
+    """Return the topics that cannot be read, or not with all their groups, as problems."""
     errors = [(topic.name, _("cannot be read: %(error)s") % {"error": topic.error}) for topic in found if topic.error]
     for topic in found:
         if topic.left_out:
@@ -237,12 +219,10 @@ def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueVie
                 topic.left_out,
             )
             errors.append((topic.name, words % {"count": text.number(topic.left_out)}))
-    problems = [(name, {"sentence": said, "what": "unreadable"}) for name, said in errors]
-    problems += [(group.queue, alarm) for topic in found for group in topic.groups for alarm in alarms(group)]
-    problems += [
-        (view.name, {"sentence": sentence(view, what), "what": what}) for view in views for what in view.problems()
+    return [
+        QueueProblem(queue=name, kind="unreadable", sentence=f"{name} {said}", figure=None, threshold=None)
+        for name, said in errors
     ]
-    return [{"queue": name, "url": page.queue_url(name), **alarm} for name, alarm in problems]
 
 
 def _topic(page: Page, view: TopicView) -> dict[str, Any]:
@@ -265,10 +245,9 @@ def _topic(page: Page, view: TopicView) -> dict[str, Any]:
 def _group(page: Page, group: GroupStats, view: QueueView | None) -> dict[str, Any]:
     queue = view or QueueView(name=group.queue)
     return {
-        **charts.queue_cells(page, queue),
+        **charts.queue_cells(page, queue, troubled=bool(queue.problems())),
         "name": group.name,
         "subscribed": group.subscribed,
-        "troubled": bool(queue.problems() or group.alarm is not None),
         "alarm": group.alarm is not None,
         "lag": lag_count(group),
         "behind": text.duration(group.lag_ms) if group.lag else "",

@@ -513,6 +513,11 @@ class WorkflowKeys:
         """STRING with a TTL: while it exists, no other supervisor checks the runs."""
         return self._key("checked")
 
+    @property
+    def stuck(self) -> str:
+        """STRING with a TTL: how many runs did not go on at the last check, why the first of them, and its id."""
+        return self._key("stuck")
+
     def run(self, run_id: str) -> str:
         """HASH: the state of a run, its counts, times and callbacks."""
         return self._key(f"run:{run_id}")

@@ -7,7 +7,7 @@ Readers return views: frozen values with the secrets in data, headers and errors
     statistics     the counts of many queues, in one round trip a server
     queues, topics, consumers, dead_letters, message_lists, outbox_views, workflow_runs: what their names say
     explain        why a message is not running: the most immediate cause
-    problem_sentences  what is wrong with a queue
+    problem_list   what is wrong with queues: the one list of all pages, commands and signals
     doctor/        what is wrong with a project
 
 Everything that is read is bounded: lists are pages, scans look at a limited number of messages and go on from a
@@ -18,7 +18,7 @@ Producers and consumers never use this package, so that nothing people look at i
 
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.key_lines import KeyLine, key_line
-from mq_django.inspector.problem_sentences import QueueProblem, problems
+from mq_django.inspector.problem_list import QueueProblem, problems
 from mq_django.inspector.processes import ping
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
 from mq_django.inspector.readers import ids

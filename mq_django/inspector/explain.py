@@ -1,7 +1,11 @@
-"""Why a message is not running: the most immediate cause."""
+"""Why a message is not running: the strongest cause, which would still hold if the others were gone.
+
+Nothing runs while a queue is paused or has no consumer, whatever is before a message. Next come busy consumers and
+limits; that other messages are before it is the weakest cause, because these go on.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -50,7 +54,7 @@ Kind = Literal[
     "full",  # the concurrency limit of the queue is reached
     "rate",  # the rate limit of the queue is reached
     "next",  # it is ready
-    "elsewhere",  # it is ready, and other programs handle the queue
+    "elsewhere",  # other programs handle the queue, and none that does is known
 ]
 
 
@@ -59,8 +63,7 @@ class Cause:
     """Why a message is not running, or that it is."""
 
     kind: Kind
-    #: "behind" and "busy": messages before it; "parked", "throttled", "ordered" and "turn": parked ones of its key;
-    #: "full": pending messages of the queue.
+    #: Messages before it, of a ready one. "parked", "throttled", "ordered" and "turn": parked ones of its key.
     count: int = 0
     #: `count` is a lower bound.
     at_least: bool = False
@@ -92,7 +95,7 @@ def cause_of(view: MessageView, queue: QueueView) -> Cause:
     if view.state == "unhandled":
         return Cause(kind="unannounced" if queue.external else "unhandled")
     if view.state == "parked":
-        return _of_queue(queue) or _of_key(view, queue)
+        return _of_queue(queue) or _of_parked(view, queue)
     if view.state == "delayed":
         left = (view.at_ms or 0) - queue.now_ms
         if left > 0:
@@ -103,11 +106,22 @@ def cause_of(view: MessageView, queue: QueueView) -> Cause:
 
 def _of_ready(view: MessageView, queue: QueueView) -> Cause:
     count = open_reader(queue.name).before(view.ref)
-    limited = None if count else _of_limits(queue)
-    if limited is not None:
-        return limited
-    kind: Kind = "busy" if queue.blocker else "behind" if count else "elsewhere" if queue.external else "next"
-    return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
+    weakest: Kind = "behind" if count else "next"
+    cause = _of_slots(queue) or Cause(kind=weakest)
+    return replace(cause, count=count, at_least=count >= MAX_BEFORE)
+
+
+def _of_parked(view: MessageView, queue: QueueView) -> Cause:
+    cause = _of_key(view, queue)
+    # The turn of its key comes, or has come, and slots are not free.
+    return (_of_slots(queue) if cause.kind in ("turn", "due") else None) or cause
+
+
+def _of_slots(queue: QueueView) -> Cause | None:
+    """Return what no message of the queue can pass now: nobody takes it, all slots are busy, a limit is reached."""
+    if queue.external and not queue.alive:
+        return Cause(kind="elsewhere")
+    return Cause(kind="busy", blocker=queue.blocker) if queue.blocker else _of_limits(queue)
 
 
 def _of_holder(view: MessageView, queue: QueueView) -> Cause:
@@ -160,7 +174,7 @@ def _of_limits(queue: QueueView) -> Cause | None:
     config = get_config().queue(queue.name)
     most, rate = config.limits.concurrency, config.limits.rate
     if most is not None and queue.pending >= most:
-        return Cause(kind="full", most=most, count=queue.pending)
+        return Cause(kind="full", most=most)
     if rate is not None and (left := _until_free(config, rate)):
         return Cause(kind="rate", most=rate.count, window=rate.window, ms=left)
     return None
@@ -242,7 +256,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "due": _("Due: becomes ready at any moment."),
         "unattended": _("Due. No runconsumer does the housekeeping of this queue, so it does not become ready."),
         "unannounced": _("Set aside. No running consumer announces that it handles “%(name)s”."),
-        "elsewhere": _("Ready. Other programs handle this queue."),
+        "elsewhere": _("Other programs handle this queue, and none of them is known to run."),
         "unhandled": _(
             "No consumer has a handler for “%(name)s”. Its module must be in an installed app, or in MODULES."
         ),
@@ -264,7 +278,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
         "unconsumed": _("No consumer of this queue is running. Is runconsumer started?"),
         "next": _("Ready: the next free thread will take it."),
-        "behind": _before(cause),
+        "behind": "",
     }
     said = sentences[cause.kind] % {
         "time": duration(cause.ms),
@@ -275,7 +289,9 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "name": escape(name),
         "consumer": escape(cause.consumer),
     }
-    return _with_line(cause, said) if cause.kind in ("parked", "throttled", "turn") else said
+    if cause.kind in ("parked", "throttled", "turn"):
+        return _with_line(cause, said)
+    return f"{said} {_before(cause)}".strip() if cause.count else said
 
 
 def head_words(head: LineHead, now_ms: int) -> str:
@@ -328,5 +344,5 @@ def _before(cause: Cause) -> str:
 
 def _why_busy(cause: Cause, blocker: Blocker) -> str:
     held = _("Consumer %(consumer)s holds it and has not started it.") % {"consumer": escape(cause.consumer)}
-    parts = [held if cause.consumer else _("Ready."), busy(blocker, queue="")]
-    return " ".join([*parts, _before(cause)] if cause.count else parts)
+    parts = [held if cause.consumer else "", busy(blocker, queue=""), _before(cause) if cause.count else ""]
+    return " ".join(filter(None, parts))

@@ -1,22 +1,19 @@
-"""The problems of queues and outboxes, as values and as sentences in the current language."""
+"""The problems of queues, outboxes, schedules and runs as sentences in the current language."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import get_args
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.conf import current_time_zone, get_config
-from mq_django.core.texts import escape, repr_of, truncate
-from mq_django.core.thresholds import Thresholds
-from mq_django.errors import ConfigurationError
-from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
-from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, Pause, Problem, QueueView
-from mq_django.inspector.queues import overview
+from mq_django.conf import current_time_zone
+from mq_django.core.texts import escape, truncate
+from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
+from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, HeldKeys, Pause, Problem, QueueView
+from mq_django.inspector.workflow_runs import StuckRuns
+from mq_django.stores.schedules import PlannedSchedule
 
 # Numbers, durations and times as words, in the current language and time zone.
 
@@ -92,13 +89,39 @@ def _of_queue(view: QueueView, what: Problem) -> str:
                 "minutes": GROWING,
                 "count": number(view.growth),
             }
+        case "stalled":
+            return _(
+                "stands still: its oldest message has waited for %(time)s, and no handler has run, although threads "
+                "are free. Look at the log of its consumers."
+            ) % {"time": duration(view.waited_ms or 0)}
         case "late":
-            late = _("lags: its oldest ready message has waited for %(time)s.")
-            if (view.fetched_ms or 0) > (view.oldest_ms or 0):
-                late = _("lags: the oldest message that was fetched and has not started has waited for %(time)s.")
-            late %= {"time": duration(view.waited_ms or 0)}
-            return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
+            return f"{_late(view)} {busy(view.blocker, queue=view.name)}".rstrip()
+        case "held":
+            return _held(view.held, view.now_ms)
+        case "retention":
+            share = number(100 * (view.retention or 0))
+            return _("lags by %(percent)s %% of the retention. At 100 %% it loses messages.") % {"percent": share}
     return _counted(view, what)
+
+
+def _late(view: QueueView) -> str:
+    waited = {
+        _("lags: its oldest ready message has waited for %(time)s."): view.oldest_ms,
+        _("lags: the oldest message that was fetched and has not started has waited for %(time)s."): view.fetched_ms,
+        _("lags: the oldest message that is parked for its key has waited for %(time)s."): view.parked_ms,
+    }
+    words, ms = max(waited.items(), key=lambda each: each[1] or 0)
+    return words % {"time": duration(ms or 0)}
+
+
+def _held(held: HeldKeys, now_ms: int) -> str:
+    said = ngettext(
+        "has %(count)s key that waits for a dead letter since %(time)s, with %(messages)s parked messages.",
+        "has %(count)s keys that wait for dead letters, the first since %(time)s, with %(messages)s parked messages.",
+        held.keys,
+    )
+    words = {"count": number(held.keys), "messages": number(held.messages), "time": date(held.since_ms or now_ms)}
+    return said % words
 
 
 def _of_part(view: QueueView, troubled: Sequence[QueueView], what: Problem) -> str:
@@ -135,6 +158,12 @@ def _counted(view: QueueView, what: Problem) -> str:
                 "has %(count)s new dead letters in the last half hour.",
                 view.recently_buried,
             ) % {"count": number(view.recently_buried)}
+        case "lost":
+            return ngettext(
+                "lost %(count)s message to retention before delivery.",
+                "lost %(count)s messages to retention before delivery.",
+                view.lost,
+            ) % {"count": number(view.lost)}
         case "ready" if not view.fetched:
             return ngettext(
                 "has %(count)s ready message.",
@@ -222,77 +251,28 @@ def counted(count: int, *, is_more: bool) -> str:
     return f"{number(count)}+" if is_more else number(count)
 
 
-# The problems of queues as values, for the command `mq` and for code of projects.
-
-KINDS: tuple[Problem, ...] = get_args(Problem)
+# The problems of schedules and of runs of workflows as sentences, in the current language.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueProblem:
-    """A problem of a queue, or of a group of a topic."""
-
-    queue: str
-    #: Such as "paused" or "late".
-    kind: Problem
-    #: About the queue, in the current language.
-    sentence: str
-    #: Messages; seconds for "late" and "starved". None for a problem that has no figure.
-    figure: float | None
-    #: The figure is above it. None for a problem that has no figure.
-    threshold: float | None
+def schedule_sentence(plan: PlannedSchedule, overdue_ms: int) -> str:
+    """Return a text about a schedule that does not fire, which follows the name of its queue."""
+    name = escape(truncate(plan.name, 80))
+    if plan.problem:
+        return _("has a schedule that does not fire: %(name)s.") % {"name": name}
+    return _("has a schedule that no consumer fires: %(name)s, overdue for %(time)s.") % {
+        "name": name,
+        "time": duration(overdue_ms),
+    }
 
 
-def problems(
-    *queues: str, thresholds: Thresholds | None = None, ignore: Collection[Problem] = frozenset()
-) -> list[QueueProblem]:
-    """Return the problems of queues and groups of topics, the worst first.
-
-    A queue that cannot be read is a problem of its own, as long as another server can be reached.
-
-    Args:
-        queues: their names, a group as "topic:group"; without names all.
-        thresholds: the figures above which there is a problem; None: the figures of MQ_DJANGO["THRESHOLDS"].
-        ignore: the kinds of problems to leave out.
-
-    Raises:
-        UnknownQueue: a queue is not configured.
-        ConfigurationError: a setting is wrong, `thresholds` or `ignore`.
-        StoreError: no server can be reached.
-    """
-    if not isinstance(thresholds, Thresholds | None):
-        raise ConfigurationError(f"thresholds= takes Thresholds, not {repr_of(thresholds)}")
-    if isinstance(ignore, str) or not isinstance(ignore, Collection):
-        raise ConfigurationError(f"ignore= takes a set of kinds of problems, not {repr_of(ignore)}")
-    views = overview(queues)
-    found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
-    if "outbox" not in ignore:
-        found += _of_outboxes(queues, thresholds or get_config().thresholds)
-    return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
-
-
-def _of_outboxes(queues: Collection[str], thresholds: Thresholds) -> Iterator[QueueProblem]:
-    """Yield the problems of the outboxes of these queues and of the topics of these groups, or of all."""
-    for view in outboxes_of(queues):
-        for what in view.problems(thresholds):
-            yield outbox_problem(view, what, thresholds)
-
-
-def outbox_problem(view: OutboxView, what: OutboxProblem, thresholds: Thresholds) -> QueueProblem:
-    """Return a problem of an outbox as one of its queue or topic."""
-    name = view.destination or view.database
-    figures = {"late": ((view.waited_ms or 0) / 1000, thresholds.max_outbox_age), "set aside": (view.set_aside, 0)}
-    figure, threshold = figures.get(what, (None, None))
-    said = f"{name} {outbox_sentence(view, what)}"
-    return QueueProblem(queue=name, kind="outbox", sentence=said, figure=figure, threshold=threshold)
-
-
-def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[QueueProblem]:
-    """Return the problems of a queue that was read, the worst first."""
-    thresholds = thresholds or get_config().thresholds
-    return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
-
-
-def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
-    figure, threshold = view.figures(thresholds).get(kind, (None, None))
-    said = f"{view.name} {sentence(view, kind)}"
-    return QueueProblem(queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold)
+def stuck_sentence(stuck: StuckRuns) -> str:
+    """Return a text about runs of workflows that do not go on, which follows a name."""
+    why = _("The queue of its next step is not in the settings.")
+    if stuck.kind == "start":
+        why = _("Its next step cannot be published. Is the queue full?")
+    said = ngettext(
+        "have %(count)s run that does not go on: %(run)s. %(why)s",
+        "have %(count)s runs that do not go on, such as %(run)s. %(why)s",
+        stuck.runs,
+    )
+    return said % {"count": number(stuck.runs), "run": escape(stuck.run), "why": why}

@@ -187,6 +187,9 @@ def _name_activity(name: str, found: Counter[str]) -> NameActivity:
 #: For how long messages wait while other queues hold all slots until this is a problem, in ms.
 STARVED_MS = 2000
 
+#: For how long nothing of a queue has run, in minutes, although it waits and slots are free, until this is a problem.
+STALLED = 2
+
 #: Minutes in which dead letters count as recent.
 RECENT = 30
 
@@ -196,15 +199,22 @@ MANY_ERRORS = 0.05
 #: Minutes over which growth is measured, and the minimum growth in messages.
 GROWING, MIN_GROWTH = 10, 100
 
-#: The possible problems of a queue, the worst first. "outbox" is one of what is not in it yet: see `outbox_views`.
+#: The possible problems of a queue, the worst first. Those of outboxes, schedules and runs of workflows are found in
+#: `mq_django.inspector.problem_list`, the others here.
 Problem = Literal[
     "unreadable",
     "unconsumed",
     "unattended",
     "outbox",
+    "stalled",
+    "retention",
+    "lost",
     "paused",
+    "held",
     "starved",
     "unhandled",
+    "schedule",
+    "stuck",
     "growing",
     "buried",
     "late",
@@ -215,7 +225,7 @@ Problem = Literal[
 
 #: Causes that a queue with partitions has if one of them has it. The others are found from the sums.
 OF_PARTS: frozenset[Problem] = frozenset(
-    {"unreadable", "unconsumed", "unattended", "paused", "late"},
+    {"unreadable", "unconsumed", "unattended", "stalled", "paused", "late"},
 )
 
 
@@ -241,6 +251,17 @@ class Pause:
 
     who: str = ""
     reason: str = ""
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKeys:
+    """The keys of which a dead letter holds up the parked messages. A lower bound if thousands of keys are busy."""
+
+    keys: int = 0
+    #: Their parked messages.
+    messages: int = 0
+    #: Since when the first of them waits, in ms since 1970.
     since_ms: int | None = None
 
 
@@ -272,6 +293,12 @@ class QueueView:
     oldest_ms: int | None = None
     #: The same for the oldest fetched message that has not started; None if there is none, or it is unknown.
     fetched_ms: int | None = None
+    #: The same for the oldest parked message, of keys that no dead letter holds up: of many keys, of some.
+    parked_ms: int | None = None
+    held: HeldKeys = HeldKeys()
+    #: Of a group of a topic: its share of the retention if it is near its end, and messages that it lost to that.
+    retention: float | None = None
+    lost: int = 0
     #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
     #: None while it is not paused.
@@ -282,6 +309,7 @@ class QueueView:
     consumers: tuple[ConsumerView, ...] = ()
     #: Set while messages wait and all slots of its consumers are busy.
     blocker: Blocker | None = None
+    has_runtime_schedules: bool = False
     #: Other programs handle it: their consumers may not be known.
     external: bool = False
     #: The live supervisors that do its housekeeping and have no consumers in it.
@@ -346,13 +374,14 @@ class QueueView:
 
     @property
     def waited_ms(self) -> int | None:
-        """Return for how long the oldest of them has been ready, in ms; None without such messages."""
-        return max((ms for ms in (self.oldest_ms, self.fetched_ms) if ms is not None), default=None)
+        """Return for how long the oldest of them, or of the parked ones, has waited, in ms; None without any."""
+        waited = (self.oldest_ms, self.fetched_ms, self.parked_ms)
+        return max((ms for ms in waited if ms is not None), default=None)
 
     @property
     def awaits_slots(self) -> bool:
-        """Return whether messages are ready, or were fetched and have not started."""
-        return self.ready > 0 or self.pending > self.running
+        """Return whether messages are ready, were fetched and have not started, or are parked and may go on."""
+        return self.ready > 0 or self.pending > self.running or self.parked_ms is not None
 
     @property
     def threads(self) -> tuple[int, int] | None:
@@ -370,6 +399,22 @@ class QueueView:
         if self.blocker is None or self.running or public_name(self.blocker.queue) == public_name(self.name):
             return False
         return max(self.blocker.held_ms, self.waited_ms or 0) >= STARVED_MS
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether nothing of it has run for minutes although messages wait and its consumers have free slots.
+
+        What a limit holds up is not: a rate may allow one message an hour.
+        """
+        limits, free = get_config().queue(self.name).limits, self.threads
+        if self.blocker is not None or self.running or not self.alive or free is None or free[0] >= free[1]:
+            return False
+        if limits.rate is not None or limits.key_rate is not None or self.pending >= (limits.concurrency or inf):
+            return False
+        ended = (self.activity.handled, self.activity.retried, self.activity.buried)
+        if self.activity is NONE or (self.waited_ms or 0) < STALLED * 60_000:
+            return False
+        return not any(any(each[-STALLED - 1 :]) for each in ended)
 
     @property
     def is_served(self) -> bool:
@@ -397,13 +442,13 @@ class QueueView:
     def growth(self) -> int:
         """Return the growth of the queue in the last full minutes, 0 if it does not grow steadily.
 
-        It must grow in both halves of the time, so that bursts do not count. Half of the growth must be ready or
-        fetched, so that delayed messages do not count.
+        It must grow in both halves of the time, so that bursts do not count. Half of the growth must be ready,
+        fetched or parked, so that delayed messages do not count.
         """
         halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
         total = sum(halves)
         enough = max(MIN_GROWTH, sum(self.activity.published[-GROWING - 1 : -1]) // 10)
-        return total if min(halves) > 0 and total >= enough and self.not_started >= total // 2 else 0
+        return total if min(halves) > 0 and total >= enough and self.not_started + self.parked >= total // 2 else 0
 
     def _surplus(self, first: int, last: int) -> int:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
@@ -415,6 +460,9 @@ class QueueView:
         return {
             "unconsumed": (self.depth, 0),
             "unattended": (self.depth, 0),
+            "stalled": (waited_ms / 1000, STALLED * 60),
+            "held": (self.held.messages, 0),
+            "lost": (self.lost, 0),
             "starved": (max(held_ms, waited_ms) / 1000, STARVED_MS / 1000),
             "unhandled": (self.unhandled, thresholds.max_unhandled),
             "growing": (self.growth, thresholds.max_growth),
@@ -428,17 +476,24 @@ class QueueView:
         """Return the problems of the queue, the worst first. None: by the thresholds of the settings."""
         thresholds = thresholds or get_config().thresholds
         flows = self.is_served and not self.paused
+        # Thresholds may be wider, and say when a wait is one.
+        is_late = flows and exceeds((self.waited_ms or 0) / 1000, thresholds.max_age) and not self.is_starved
+        is_stalled = is_late and self.is_stalled
         above = {what: exceeds(*figure) for what, figure in self.figures(thresholds).items()}
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
             "unconsumed": not self.is_served and above["unconsumed"],
             "unattended": self.external and not self.housekeepers and above["unattended"],
+            "stalled": is_stalled,
+            "retention": self.retention is not None,
+            "lost": above["lost"],
             "paused": self.paused,
+            "held": above["held"],
             "starved": self.is_starved,
             "unhandled": above["unhandled"],
             "growing": flows and above["growing"],
             "buried": above["buried"],
-            "late": flows and not self.is_starved and above["late"],
+            "late": is_late and not is_stalled,
             "ready": above["ready"],
             "dead": above["dead"],
         }

@@ -21,6 +21,7 @@ from mq_django.inspector.queue_view import (
     WINDOW,
     Activity,
     Blocker,
+    HeldKeys,
     Pause,
     QueueView,
     activity_of_hour,
@@ -102,16 +103,27 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
         return view
     ages = [age for age in (group.lag_ms if group.lag else None, view.oldest_ms) if age is not None]
     ready, pending = view.ready + group.lag, view.pending + group.pending
-    return replace(view, ready=ready, lag=group.lag, pending=pending, oldest_ms=max(ages, default=None))
+    return replace(
+        view,
+        ready=ready,
+        lag=group.lag,
+        pending=pending,
+        oldest_ms=max(ages, default=None),
+        retention=None if group.alarm is None else group.share or 0.0,
+        lost=group.lost,
+    )
 
 
 @readable
 def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
-    counted, (pause, jobs) = more[:2], more[2:]
+    counted, (pause, jobs, *lines) = more[:2], more[2:]
+    lines, has_runtime_schedules = lines or ((), 0)
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
+    first_parked, held_keys, held_messages, held_since = lines or (None, 0, 0, None)
+    parked_ms = whole(first_parked, LAST_MS)
     return QueueView(
         name=config.name,
         now_ms=now_ms,
@@ -123,10 +135,14 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         parked=parked,
         dead=dead,
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
+        # A rate of keys makes them wait on purpose.
+        parked_ms=None if parked_ms is None or config.limits.key_rate else max(0, now_ms - parked_ms),
+        held=HeldKeys(held_keys, held_messages, whole(held_since, LAST_MS)),
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=Pause(text_of(pause[0]), text_of(pause[1]), whole(pause[2], LAST_MS)) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
         consumers=consumers_of(membership, now_ms=now_ms),
+        has_runtime_schedules=bool(has_runtime_schedules),
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
@@ -188,18 +204,22 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
     pauses = [part.pause for part in known if part.pause is not None]
     blockers = [part.blocker for part in known if part.blocker is not None]
-    counts: Any = {name: sum(getattr(part, name) for part in known) for name in (*STATES, "lag", "fetched")}
+    counts: Any = {name: sum(getattr(part, name) for part in known) for name in (*STATES, "lag", "fetched", "lost")}
     return QueueView(
         name=config.name,
         now_ms=max(part.now_ms for part in known),
         **counts,
         oldest_ms=_most(part.oldest_ms for part in known),
         fetched_ms=_most(part.fetched_ms for part in known),
+        parked_ms=_most(part.parked_ms for part in known),
+        held=_held([part.held for part in known]),
+        retention=max((part.retention for part in known if part.retention is not None), default=None),
         next_due_ms=min((part.next_due_ms for part in known if part.next_due_ms is not None), default=None),
         pause=pauses[0] if len(pauses) == len(known) else None,
         jobs=tuple(chain.from_iterable(part.jobs for part in known)),
         consumers=_merged(part.consumers for part in known),
         blocker=max(blockers, key=lambda blocker: blocker.held_ms, default=None),
+        has_runtime_schedules=any(part.has_runtime_schedules for part in known),
         external=config.external,
         housekeepers=_merged(part.housekeepers for part in known),
         activity=_activity([part.activity for part in known]),
@@ -209,6 +229,12 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
 
 def _most(found: Iterable[int | None]) -> int | None:
     return max((each for each in found if each is not None), default=None)
+
+
+def _held(found: Sequence[HeldKeys]) -> HeldKeys:
+    since = [each.since_ms for each in found if each.since_ms is not None]
+    keys, messages = sum(each.keys for each in found), sum(each.messages for each in found)
+    return HeldKeys(keys, messages, min(since, default=None))
 
 
 def _activity(found: Sequence[Activity]) -> Activity:

@@ -191,7 +191,8 @@ class StreamReader:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
-        key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked, keys.jobs]
+        key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked, keys.jobs, keys.permits]
+        key_names.append(keys.runtime_schedules)
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 

@@ -14,7 +14,7 @@ from mq_django.core.keys import HOMES, WorkflowKeys
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import line
-from mq_django.errors import DecodeError, UnknownQueue
+from mq_django.errors import DecodeError, StoreError, UnknownQueue
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.stores.dead_letters import is_entry
 from mq_django.stores.workflow_home import StepState, step_state
@@ -43,6 +43,15 @@ class ListedRun(NamedTuple):
     id: str
     #: When it was started, in ms since 1970.
     ms: int
+
+
+class StuckRuns(NamedTuple):
+    """Runs that do not go on, and that no supervisor can repair."""
+
+    runs: int
+    #: Why the first of them does not: see `mq_django.core.flow_graph.RunProblem`.
+    kind: str
+    run: str
 
 
 class RunReader:
@@ -137,6 +146,14 @@ class RunReader:
         """Return whether changes of a run are still to be made."""
         (reply,) = self._transport.pipeline([("EXISTS", self.keys.work(run_id))])
         return bool(reply_or_raise(reply))
+
+    def stuck(self) -> StuckRuns | None:
+        """Return the runs that did not go on when supervisors looked last; None without any."""
+        (reply,) = self._transport.pipeline([("GETRANGE", self.keys.stuck, 0, 200)])
+        text: str = (reply_or_raise(reply) or b"").decode(errors="replace")
+        count, _, first = text.partition(" ")
+        kind, _, run_id = first.partition(" ")
+        return StuckRuns(runs, kind, run_id) if (runs := whole(count, 10**9)) else None
 
     def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""
@@ -279,6 +296,17 @@ def count_alive() -> int:
         StoreError: Redis cannot be reached.
     """
     return sum(reader.count_alive() for reader in open_run_readers())
+
+
+def stuck_runs() -> StuckRuns | None:
+    """Return the runs that do not go on; None without any, and if they cannot be read.
+
+    Raises:
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    with suppress(StoreError):
+        return next((found for reader in open_run_readers() if (found := reader.stuck())), None)
+    return None
 
 
 def run(run_id: str) -> RunView | None:

@@ -11,7 +11,7 @@ from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.doctor import report
 from mq_django.inspector.doctor.findings import LEVELS
 from mq_django.inspector.jobs import ActionableState
-from mq_django.inspector.problem_sentences import KINDS
+from mq_django.inspector.problem_list import KINDS
 from mq_django.management import (
     help_verb,
     job_verbs,

@@ -14,7 +14,7 @@ from mq_django.consumers.settlements import send
 from mq_django.core import clock
 from mq_django.core.texts import truncate
 from mq_django.errors import StoreError
-from mq_django.inspector.problem_sentences import KINDS, QueueProblem, problems_of
+from mq_django.inspector.problem_list import KINDS, QueueProblem, problems_among
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended
@@ -35,6 +35,7 @@ class _Watched(NamedTuple):
     config: QueueConfig
     transport: Transport
     view: QueueView
+    problems: Mapping[Problem, QueueProblem]
     notes: Sequence[ProblemNote]
 
 
@@ -70,18 +71,26 @@ class ProblemWatcher(Service):
     def _watched(self, claimed: Sequence[tuple[QueueConfig, Transport]]) -> list[_Watched]:
         """Return the claimed queues that have or had problems."""
         configs, transports = [config for config, _ in claimed], [transport for _, transport in claimed]
-        views, notes = overview([config.name for config in configs]), read_notes(configs, transports, KINDS)
+        names = [config.name for config in configs]
+        views, notes = overview(names), read_notes(configs, transports, KINDS)
+        found: dict[str, dict[Problem, QueueProblem]] = {name: {} for name in names}
+        # The outboxes are in databases, in which this thread has connections of its own.
+        close_old_connections()
+        for problem in problems_among(views, names):
+            # That of a topic or of a database has no queue whose key could note it.
+            found.get(problem.queue, {}).setdefault(problem.kind, problem)
+        close_old_connections()
         return [
-            _Watched(config, transport, view, noted)
+            _Watched(config, transport, view, found[config.name], noted)
             for config, transport, view, noted in zip(configs, transports, views, notes, strict=True)
-            if not isinstance(noted, StoreError) and (noted or view.problems())
+            if not isinstance(noted, StoreError) and (noted or found[config.name])
         ]
 
     def _check(self, watched: _Watched) -> None:
         """Note the problems of a queue, and send the signals of those that have begun or ended."""
         view, now_ms = watched.view, watched.view.now_ms or clock.now_ms()
         before = {note.kind: note for note in watched.notes}
-        found = {problem.kind: problem for problem in problems_of(view)}
+        found = watched.problems
         seen = [_note(problem, before.get(kind), now_ms) for kind, problem in found.items()]
         begun = [note.kind for note in seen if not note.announced and note.first_ms < now_ms]
         # Whether a queue that cannot be read has other problems is unknown.

@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.errors import StoreError
 from mq_django.inspector.dead_letters import groups_of_queues
 from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
+from mq_django.inspector.problem_list import QueueProblem, problems_among
 from mq_django.inspector.queue_view import STATES, QueueView
 from mq_django.inspector.queues import overview, transports_of
 from mq_django.inspector.topics import TopicView, topics
@@ -62,6 +63,7 @@ class Measurements:
     coroutines: int
     #: The rows in the outboxes of the databases, by destination.
     outboxes: Sequence[OutboxView] = ()
+    problems: Sequence[QueueProblem] = ()
 
 
 def measure() -> Measurements:
@@ -94,6 +96,7 @@ def measure() -> Measurements:
         ],
         topics=[TopicFigures(view=view, totals=totals.get(view.name, {})) for view in found_topics],
         outboxes=outboxes(at_most=None) if uses_outbox() else (),
+        problems=problems_among(views, ()),
         **_slots(views),
     )
 
@@ -206,7 +209,8 @@ def _dead(found: Measurements) -> Iterator[Sample]:
 
 
 def _problems(found: Measurements) -> Iterator[Sample]:
-    return (((queue.view.name, problem), 1) for queue in found.queues for problem in queue.view.problems())
+    # The outbox of a queue may have several.
+    return ((labels, 1) for labels in dict.fromkeys((problem.queue, problem.kind) for problem in found.problems))
 
 
 def _schedules(found: Measurements) -> Iterator[Sample]:

@@ -50,7 +50,7 @@ class GroupPosition(NamedTuple):
     generation: int = 0
     #: The percentage of the retention when the alarm was raised; None: no alarm.
     alarm: int | None = None
-    #: Messages trimmed before delivery, since it subscribed.
+    #: Messages trimmed before delivery since it subscribed, or was last moved.
     lost: int = 0
 
 

@@ -48,7 +48,7 @@ class GroupStats:
     share: float | None = None
     #: The percentage of the retention when the alarm was raised; None: no alarm.
     alarm: int | None = None
-    #: Messages trimmed before delivery, since it subscribed.
+    #: Messages trimmed before delivery since it subscribed, or was last moved.
     lost: int = 0
     #: It exists in Redis. A group in code is created when its first consumer starts.
     subscribed: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from mq_django.core.flow_graph import StepRecord
+from mq_django.core.flow_graph import RunProblem, StepRecord
 from mq_django.core.ids import StepId, is_run_id, read_step_id
 from mq_django.core.keys import QueueKeys, WorkflowKeys
 from mq_django.core.numbers import whole
@@ -223,6 +223,14 @@ class WorkflowHome:
             return False
         (reply,) = self._transport.pipeline([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
         return reply_or_raise(reply) is not None
+
+    def note_stuck(self, problems: Sequence[RunProblem], seconds: float) -> None:
+        """Note for some seconds which runs do not go on; without any, that all do."""
+        command: Command = ("DEL", self.keys.stuck)
+        if problems:
+            count, first = len({problem.run for problem in problems}), problems[0]
+            command = ("SET", self.keys.stuck, f"{count} {first.kind} {first.run}", "PX", round(seconds * 1000))
+        reply_or_raise(self._transport.pipeline([command])[0])
 
     def start_of(self, entry: str) -> dict[str, list[Start]]:
         """Return a start by its entry, by run; empty if it is published."""

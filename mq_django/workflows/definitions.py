@@ -429,6 +429,9 @@ class RunRepairer(Service):
                 problem.step or "-",
                 problem.kind,
             )
+        left = [problem for problem in found.problems if problem.kind not in REPAIRED]
+        for home in open_homes():
+            home.note_stuck([problem for problem in left if problem.home == home.keys.home], 3 * EVERY)
         self.each(problems, repair, called=lambda problem: f"run {problem.run}")
 
     def _progressed(self) -> None:

@@ -131,7 +131,7 @@ def test_the_overview_names_what_is_wrong_first(operator):
 
     page = operator.get(BASE).content.decode()
 
-    assert "1 queue needs attention." in page
+    assert "1 problem found." in page
     problem = page.index("has 1 message and no running consumer")
     assert problem < page.index('id="result_list"')
     beat("default")

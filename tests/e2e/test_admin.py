@@ -29,10 +29,10 @@ def test_the_numbers_move_by_themselves_and_the_focus_stays_where_it_is(shop, wi
     publish(shop, "notifications", "push", {"user": 1})
 
     seen.expect("has 1 message and no running consumer. Is runconsumer started?")
-    seen.expect("1 queue needs attention.")
+    seen.expect("1 problem found.")
     assert seen.page.evaluate("document.activeElement.textContent") == "notifications"
     seen.page.keyboard.press("Enter")
-    seen.expect("The queue needs attention.")
+    seen.expect("1 problem found.")
 
 
 def test_a_dead_letter_is_opened_redriven_and_handled(busy, window):

@@ -10,7 +10,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
-from mq_django.inspector import actions, message_lists
+from mq_django.inspector import actions, explain, message_lists
 from mq_django.inspector.explain import cause_of
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
@@ -26,6 +26,10 @@ def why(message_id):
         for view in message_lists.messages("emails", state, Filter(id=message_id), limit=1).rows:
             return cause_of(view, queue)
     raise LookupError(message_id)
+
+
+def sentence(cause):
+    return explain.why(cause, name="welcome", can_see_data=True)
 
 
 def test_the_queue_is_paused():
@@ -53,10 +57,14 @@ def test_no_consumer_has_its_handler():
 def test_other_programs_handle_its_queue(mq_settings, redis_client):
     mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
     aside = set_aside("emails", "nobody.knows")
+    publish("emails", "welcome", 0)
     ready, due = publish("emails", "welcome", 1), publish("emails", "welcome", 2, delay=60)
     redis_client.zadd(get_config().queue("emails").keys.due, {due: 1})
 
     assert [why(message_id).kind for message_id in (aside, ready, due)] == ["unannounced", "elsewhere", "unattended"]
+    assert sentence(why(ready)) == (
+        "Other programs handle this queue, and none of them is known to run. 1 message is before it."
+    )
     keep("emails")
     assert why(due).kind == "due"
 
@@ -181,8 +189,10 @@ def test_as_many_of_the_queue_are_handled_as_may_be(limited):
 
     cause = why(ids[2])
 
-    assert (cause.kind, cause.most, cause.count) == ("full", 2, 2)
-    assert why(ids[3]).kind == "behind"
+    assert (cause.kind, cause.most, cause.count) == ("full", 2, 0)
+    behind = why(ids[3])
+    assert (behind.kind, behind.count) == ("full", 1)
+    assert sentence(behind) == "The limit of the queue is reached: 2 at once. 1 message is before it."
 
 
 def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):

@@ -92,3 +92,13 @@ def test_with_turns_a_limit_is_named_while_it_is_reached(opened):
     ids = fill(4)
     assert len(take(store)) == 1
     assert cause_of(ids[-1]).kind == "parked"
+
+
+def test_a_turn_of_its_key_does_not_help_while_a_limit_of_the_queue_is_reached(opened):
+    store = opened(FAIR=True, CONCURRENCY=1)
+    beat("emails")
+    *_, third = fill()
+    (held,) = store.take(CONSUMER, count=10)
+    assert cause_of(third).kind == "full"
+    store.settle(CONSUMER, [Settlement(held, ACK)])
+    assert cause_of(third).kind == "turn"

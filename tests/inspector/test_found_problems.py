@@ -8,13 +8,17 @@ from django.utils.translation import override
 
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.errors import ConfigurationError, StoreError
 from mq_django.inspector import Thresholds, actions
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.producers import queues
+from mq_django.stores.base import Settlement
+from mq_django.stores.members import Members
+from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import PrivateServer
-from tests.seeding import beat, bury_many, publish_many, set_aside, tally
+from tests.seeding import CONSUMER, beat, bury_many, opened, publish, publish_many, set_aside, tally
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -86,9 +90,9 @@ def test_a_threshold_of_growth_is_above_what_counts():
     assert QueueView(name="q").figures(Thresholds(max_growth=500))["growing"] == (0, 500)
 
 
-# For that of an outbox see test_outbox_views.py.
+# For that of an outbox see test_outbox_views.py; those of schedules and runs are below.
 def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(subtests):
-    for kind in sorted({*get_args(Problem)} - {"outbox"}):
+    for kind in sorted({*get_args(Problem)} - {"outbox", "schedule", "stuck"}):
         with subtests.test(kind=kind):
             with override("en"):
                 said = sentence(QueueView(name="q", error="Redis says no."), kind)
@@ -100,3 +104,78 @@ def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(subtests):
 def test_what_is_no_set_of_kinds_is_refused(ignore):
     with pytest.raises(ConfigurationError, match="ignore= takes a set of kinds of problems, not"):
         inspector.problems(ignore=ignore)
+
+
+def grow_old(redis_client, key, seconds):
+    """Let the parked messages of a queue have waited for so long."""
+    now, _ = redis_client.time()
+    for member, score in redis_client.zrange(key, 0, -1, withscores=True):
+        redis_client.zrem(key, member)
+        redis_client.zadd(key, {f"{member.decode().partition('.')[0]}.{(now - seconds) * 1000}": score})
+
+
+def test_a_key_that_a_dead_letter_holds_is_a_problem_however_long_ago(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}})
+    store = opened("emails")
+    beat("emails")
+    for key in "aaabb":
+        publish("emails", "sms", key=key)
+    first, second = store.take(CONSUMER, count=10)
+    assert found() == []
+    ends = [Settlement(first, Bury("no", reason="attempts")), Settlement(second, Retry(), delay_ms=3_600_000)]
+    store.settle(CONSUMER, ends)
+    grow_old(redis_client, store.keys.parked, 7200)
+
+    problems = inspector.problems(thresholds=Thresholds(max_buried=None))
+    assert [problem.kind for problem in problems] == ["held", "late"]
+    assert (problems[0].figure, problems[0].threshold) == (2, 0)
+    assert problems[0].sentence.startswith("emails has 1 key that waits for a dead letter since ")
+    assert problems[0].sentence.endswith(", with 2 parked messages.")
+    # Those of the other key wait for its next attempt.
+    assert problems[1].sentence == "emails lags: the oldest message that is parked for its key has waited for 2 h."
+
+
+def test_messages_that_wait_for_the_rate_of_their_key_are_not_late(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": {"key": "1/h"}}})
+    store = opened("emails")
+    beat("emails")
+    publish("emails", "sms", key="a")
+    publish("emails", "sms", key="a")
+    store.settle(CONSUMER, [Settlement(item, ACK) for item in store.take(CONSUMER, count=10)])
+    grow_old(redis_client, store.keys.parked, 7200)
+
+    assert inspector.queue("emails").parked == 1
+    assert found() == []
+
+
+@pytest.mark.parametrize(("handled", "busy", "kind"), [(0, 0, "stalled"), (1, 0, "late"), (0, 8, "late")])
+def test_a_queue_stands_still_if_nothing_of_it_runs_although_threads_are_free(redis_client, handled, busy, kind):
+    members = Members(get_config().queue("emails"), open_transport("produce"))
+    members.beat("s1", {"host": "web1"}, {CONSUMER: {"threads": 8, "busy": [busy, 0]}})
+    tally("emails", {("handled", "welcome"): handled})
+    now, _ = redis_client.time()
+    redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "a", "data": "1"}, id=f"{(now - 300) * 1000}-0")
+
+    (problem,) = inspector.problems()
+    assert problem.kind == kind
+    assert inspector.problems(thresholds=Thresholds(max_age=None)) == []
+
+
+def test_a_schedule_that_no_consumer_fires_is_a_problem(mq_settings, redis_client):
+    mq_settings(SCHEDULES={"digest": {"queue": "emails", "message": "m", "every": 60}})
+    now, _ = redis_client.time()
+    redis_client.hset(get_config().queue("emails").keys.schedules, "last:digest", (now - 600) * 1000)
+
+    (problem,) = inspector.problems()
+    assert (problem.queue, problem.kind) == ("emails", "schedule")
+    assert problem.sentence == "emails has a schedule that no consumer fires: digest, overdue for 9 min."
+    actions.pause("emails")
+    assert found() == [("emails", "paused")]
+
+
+def test_a_schedule_of_run_time_whose_definition_is_not_valid_is_a_problem(redis_client):
+    redis_client.hset(get_config().queue("emails").keys.runtime_schedules, "definition:digest", "{}")
+
+    assert [problem.sentence for problem in inspector.problems()] == [
+        "emails has a schedule that does not fire: digest."
+    ]

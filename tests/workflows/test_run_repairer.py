@@ -7,7 +7,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import StepEnd
-from mq_django.inspector import workflow_runs
+from mq_django.inspector import problems, workflow_runs
 from mq_django.management.commands.runconsumer import watchers
 from mq_django.workflows import definitions
 from mq_django.workflows.definitions import RunRepairer
@@ -61,6 +61,26 @@ def test_a_start_that_a_full_queue_refuses_is_left_to_the_other_service(mq_setti
     RunRepairer().run_once()
     assert caplog.text == ""
     assert workflow_runs.run(run_id).started == 2
+    (problem,) = [problem for problem in problems() if problem.kind == "stuck"]
+    assert (problem.queue, problem.figure) == ("workflows", 1)
+    assert problem.sentence == (
+        f"workflows have 1 run that does not go on: {run_id}. Its next step cannot be published. Is the queue full?"
+    )
+
+
+@pytest.mark.usefixtures("no_age")
+def test_a_run_that_goes_on_is_no_problem_any_more(mq_settings, redis_client, namespace):
+    queues = mq_settings(QUEUES={"default": {}, "emails": {}, "gone": {}})["QUEUES"]
+    start_run({1: []}, queue="gone")
+    mq_settings(QUEUES={"default": {}, "emails": {}})
+    RunRepairer().run_once()
+    (problem,) = [problem for problem in problems() if problem.kind == "stuck"]
+    assert problem.sentence.endswith("The queue of its next step is not in the settings.")
+
+    mq_settings(QUEUES=queues)
+    redis_client.delete(WorkflowKeys(namespace, "0").checked)
+    RunRepairer().run_once()
+    assert [problem for problem in problems() if problem.kind == "stuck"] == []
 
 
 def test_what_is_young_may_be_under_way(redis_client, ready):

@@ -55,14 +55,14 @@ def sparkline(values: Sequence[int], *, label: str) -> SafeString:
     )
 
 
-def queue_cells(page: Page, view: QueueView) -> dict[str, Any]:
+def queue_cells(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any]:
     """Return what each table of queues, of partitions and of groups shows of one."""
     urls = {f"{state}_url": page.url("messages", view.name, state) for state in ("ready", "pending", "dead")}
     return {
         "name": view.name,
         "url": page.queue_url(view.name),
         "error": view.error,
-        "troubled": bool(view.problems()),
+        "troubled": troubled,
         "paused": view.paused,
         "ready": number(view.ready),
         "pending": number(view.pending),

@@ -112,8 +112,8 @@ end
 
 -- Maximum messages that a call puts into lines: about 4 ms.
 local MOST_READ = 250
--- Places in lines have 16 digits, so that they sort as their numbers do. Messages that return, because their consumer had no
--- token for them, are before all others.
+-- Places in lines have 16 digits, so that they sort as their numbers do, and after a dot the time, ms. Messages that return,
+-- because their consumer had no token for them, are before all others.
 local RETURNING, ARRIVING = 2251799813685248, 4503599627370496
 -- The line of the messages without a key, with FAIR. No hash of a key has 17 digits.
 local NO_KEY = '10000000000000000'
@@ -155,7 +155,7 @@ local function put_into_line(hash, entry, fields, is_returning)
   local base, body, member = is_returning and RETURNING or ARRIVING, packed(fields), nil
   repeat
     local place = increment(control, 'line-places', 1)
-    member = string.format('p:%.0f', base + place)
+    member = string.format('p:%.0f.%.0f', base + place, ms)
     local is_new = not (place == 1 and redis.call('exists', parked) == 1)
       and redis.call('hsetnx', waiting, member, body) == 1
     if not is_new then

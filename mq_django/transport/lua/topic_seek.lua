@@ -1,7 +1,7 @@
 -- Move a group to another position in its topic's log.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
--- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
+-- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation, lost
 -- ARGV[1]  group
 -- ARGV[2]  after    the group continues after this entry: '0' for the beginning, '$' for the end
 -- ARGV[3]  up to    number of entries up to this id, or '' if unknown
@@ -36,4 +36,6 @@ end
 redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
 redis.call('hset', control, 'log-generation', next_generation(control, now_ms()))
+-- Where the group continues was decided anew.
+redis.call('hdel', control, 'lost')
 return { 'MOVED', after }

@@ -177,10 +177,10 @@ def test_starvation_names_the_handler_that_holds_all_threads_on_every_page(viewe
     (link,) = set(re.findall(rf'href="({BASE}emails/message/[^"]*)"', listed))
 
     assert f"emails makes no progress. {said}" in overview
-    assert "1 queue needs attention." in overview
+    assert "1 problem found." in overview
     assert f"makes no progress. {said}" in queue
     assert "threads busy: 4/4" in queue
-    assert f"Why it is not running: Ready. {said}" in words(viewer.get(link).content.decode())
+    assert f"Why it is not running: {said}" in words(viewer.get(link).content.decode())
     consumers = words(viewer.get(f"{BASE}consumers/").content.decode())
     assert "threads: 4/4 · coroutines: 2 · started" in consumers
 

@@ -130,7 +130,7 @@ def test_one_that_is_not_valid_is_shown_and_deleted(operator, redis_client):
     redis_client.hset(keys.runtime_schedules, f"definition:{NASTY}\udcff".encode(errors="surrogateescape"), "{")
     page = operator.get(PAGE)
     (row,) = page.context["schedules"]
-    assert "The queue needs attention." in main_of(page)
+    assert "1 problem found." in main_of(page)
     assert "has a schedule that does not fire" in main_of(page)
     assert "<script>alert" not in page.content.decode()
     assert operator.get(row["change_url"]).status_code == 200

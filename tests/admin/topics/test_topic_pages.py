@@ -96,7 +96,7 @@ def test_an_alarm_and_losses_come_first(operator, billing, events):
 
     for address in (BASE, TOPIC, GROUP):
         first, second, *_ = operator.get(address).context["problems"]
-        assert first["what"] == "alarm"
+        assert first["what"] == "retention"
         assert "of the retention" in first["sentence"]
         assert second["sentence"] == "lost 3 messages to retention before delivery."
 

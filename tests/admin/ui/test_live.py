@@ -280,6 +280,6 @@ def test_100_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operato
         whole = operator.get(BASE + polls, headers={"Accept-Encoding": "gzip"})
 
         # Of two polls.
-        assert len(sent) <= 2 * 6
+        assert len(sent) <= 2 * 7
         assert len(answer.content) < 1024
         assert len(whole.content) < 20 * 1024

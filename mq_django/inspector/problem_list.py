@@ -1,0 +1,153 @@
+"""The problems of queues: the one list that pages, `mq status --check`, metrics, signals and code of projects show.
+
+A problem is found where its figures are: of the messages of a queue by `QueueView.problems()`, of an outbox by
+`OutboxView.problems()`. Here they become values with sentences, and schedules and runs of workflows are looked at.
+"""
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from mq_django.conf import get_config
+from mq_django.core.partitions import public_name
+from mq_django.core.texts import repr_of
+from mq_django.core.thresholds import Thresholds, exceeds
+from mq_django.errors import ConfigurationError, StoreError
+from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
+from mq_django.inspector.problem_sentences import outbox_sentence, schedule_sentence, sentence, stuck_sentence
+from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queues import overview, transports_of
+from mq_django.inspector.workflow_runs import stuck_runs
+from mq_django.stores.schedules import scheduled, statuses_of
+
+KINDS: tuple[Problem, ...] = get_args(Problem)
+
+#: The name of the problem that runs of workflows do not go on: these belong to no queue.
+WORKFLOWS = "workflows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProblem:
+    """A problem of a queue, or of a group of a topic."""
+
+    queue: str
+    #: Such as "paused" or "late".
+    kind: Problem
+    #: About the queue, in the current language.
+    sentence: str
+    #: Messages; seconds for "late" and "starved". None for a problem that has no figure.
+    figure: float | None
+    #: The figure is above it. None for a problem that has no figure.
+    threshold: float | None
+
+    @property
+    def words(self) -> str:
+        """Return the sentence without the name of the queue at its beginning."""
+        return self.sentence.removeprefix(f"{self.queue} ")
+
+
+def problems(
+    *queues: str, thresholds: Thresholds | None = None, ignore: Collection[Problem] = frozenset()
+) -> list[QueueProblem]:
+    """Return the problems of queues and groups of topics, the worst first.
+
+    A queue that cannot be read is a problem of its own, as long as another server can be reached.
+
+    Args:
+        queues: their names, a group as "topic:group"; without names all.
+        thresholds: the figures above which there is a problem; None: the figures of MQ_DJANGO["THRESHOLDS"].
+        ignore: the kinds of problems to leave out.
+
+    Raises:
+        UnknownQueue: a queue is not configured.
+        ConfigurationError: a setting is wrong, `thresholds` or `ignore`.
+        StoreError: no server can be reached.
+    """
+    if not isinstance(thresholds, Thresholds | None):
+        raise ConfigurationError(f"thresholds= takes Thresholds, not {repr_of(thresholds)}")
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise ConfigurationError(f"ignore= takes a set of kinds of problems, not {repr_of(ignore)}")
+    return problems_among(overview(queues), queues, thresholds=thresholds, ignore=ignore)
+
+
+def problems_among(
+    views: Sequence[QueueView],
+    queues: Collection[str],
+    *,
+    thresholds: Thresholds | None = None,
+    ignore: Collection[Problem] = frozenset(),
+) -> list[QueueProblem]:
+    """Return the problems of queues that were read; see problems().
+
+    Args:
+        views: the queues.
+        queues: their names; none if these are all, for what belongs to no queue.
+    """
+    thresholds = thresholds or get_config().thresholds
+    found = [problem for view in views for problem in problems_of(view, thresholds)]
+    if "outbox" not in ignore:
+        found += _of_outboxes(queues, thresholds)
+    if "schedule" not in ignore:
+        found += _of_schedules(views, thresholds)
+    # A project without workflows has no runs.
+    if "stuck" not in ignore and not queues and "mq_django.workflows" in sys.modules:
+        found += _of_runs()
+    left = (problem for problem in found if problem.kind not in ignore)
+    return sorted(left, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
+
+
+def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[QueueProblem]:
+    """Return the problems of the messages of a queue that was read, the worst first."""
+    thresholds = thresholds or get_config().thresholds
+    return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
+
+
+def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
+    figure, threshold = view.figures(thresholds).get(kind, (None, None))
+    said = f"{view.name} {sentence(view, kind)}"
+    return QueueProblem(queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold)
+
+
+def _of_outboxes(queues: Collection[str], thresholds: Thresholds) -> Iterator[QueueProblem]:
+    """Yield the problems of the outboxes of these queues and of the topics of these groups, or of all."""
+    for view in outboxes_of(queues):
+        for what in view.problems(thresholds):
+            yield outbox_problem(view, what, thresholds)
+
+
+def outbox_problem(view: OutboxView, what: OutboxProblem, thresholds: Thresholds) -> QueueProblem:
+    """Return a problem of an outbox as one of its queue or topic."""
+    name = view.destination or view.database
+    figures = {"late": ((view.waited_ms or 0) / 1000, thresholds.max_outbox_age), "set aside": (view.set_aside, 0)}
+    figure, threshold = figures.get(what, (None, None))
+    said = f"{name} {outbox_sentence(view, what)}"
+    return QueueProblem(queue=name, kind="outbox", sentence=said, figure=figure, threshold=threshold)
+
+
+def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterator[QueueProblem]:
+    """Yield the schedules that do not fire. Paused queues are left out: there they wait on purpose."""
+    in_code = {entry.queue for entry in scheduled()}
+    configs = [
+        get_config().queue(view.name)
+        for view in views
+        if (view.name in in_code or view.has_runtime_schedules)
+        and view.name == public_name(view.name)
+        and not (view.error or view.paused)
+    ]
+    for config, found in zip(configs, statuses_of(configs, transports_of(configs)) if configs else (), strict=True):
+        if isinstance(found, StoreError):
+            # The queue was read: its page shows what has another type.
+            continue
+        for plan in found.found:
+            overdue_ms = 0 if plan.next_ms is None else found.now_ms - plan.next_ms
+            if plan.problem or exceeds(overdue_ms / 1000, thresholds.max_age):
+                said = f"{config.name} {schedule_sentence(plan, overdue_ms)}"
+                yield QueueProblem(queue=config.name, kind="schedule", sentence=said, figure=None, threshold=None)
+
+
+def _of_runs() -> Iterator[QueueProblem]:
+    stuck = stuck_runs()
+    if stuck is not None:
+        said = f"{WORKFLOWS} {stuck_sentence(stuck)}"
+        yield QueueProblem(queue=WORKFLOWS, kind="stuck", sentence=said, figure=stuck.runs, threshold=0)
