@@ -116,6 +116,8 @@ totals = _checked(all_queues.totals)
 pause = _checked(actions.pause)
 resume = _checked(actions.resume)
 problems = problem_list.problems
+mute = _checked(problem_list.mute)
+unmute = _checked(problem_list.unmute)
 
 # Messages.
 messages = _checked(message_lists.messages)
@@ -167,6 +169,7 @@ __all__ = [
     "jobs",
     "messages",
     "move",
+    "mute",
     "pause",
     "ping",
     "problems",
@@ -180,5 +183,6 @@ __all__ = [
     "start_job",
     "steps",
     "totals",
+    "unmute",
     "why",
 ]

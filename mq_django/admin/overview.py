@@ -100,10 +100,10 @@ def _context(page: Page) -> dict[str, Any]:
     listed = {view.name for view in views if chosen.matches(view)}
     rows, of_topics = topic_pages.overview(page, views, listed, chosen.matches_topic)
     found = [*of_topics, *problems_among(views, ())]
-    troubled = {problem.queue for problem in found}
+    troubled = {problem.queue for problem in found if problem.mute is None}
     total = sum(not topic_pages.is_group(view) for view in views)
     return {
-        **problems.listed(page, found),
+        **problems.listed(page, found, most=problems.TOP),
         "tabs": sections(page, "queues"),
         "rows": [
             _row(page, view, troubled=view.name in troubled)

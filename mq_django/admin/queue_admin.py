@@ -18,6 +18,7 @@ from mq_django.admin import (
     message_pages,
     outbox_page,
     overview,
+    problem_pages,
     queue_page,
     run_pages,
     schedule_pages,
@@ -52,6 +53,10 @@ register_converter(StateConverter, "mq_state")
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("problems/", problem_pages.show, require_GET, "problems"),
+    ("problems.json", problem_pages.stats, require_GET, "problems_stats"),
+    ("problems/mute/", problem_pages.silence, _get_or_post, "problem_mute"),
+    ("problems/unmute/", problem_pages.speak, _get_or_post, "problem_unmute"),
     ("find/", message_pages.find, require_GET, "find"),
     ("pause/", overview.pause_all, _get_or_post, "pause_all"),
     ("resume/", overview.resume_all, _get_or_post, "resume_all"),

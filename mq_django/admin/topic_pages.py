@@ -114,7 +114,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     view = topics.topic(name)
     queues = {found.name: found for found in inspector.groups_of(name)}
     rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
-    found = [*_unread([view]), *(problems_among(list(queues.values()), list(queues)) if queues else ())]
+    found = [*unread([view]), *(problems_among(list(queues.values()), list(queues)) if queues else ())]
     activity, label = _activity(page, view), str(charts.SPANS[charts.span_of(page)][0])
     said = _published(activity)
     return {
@@ -205,10 +205,10 @@ def overview(
         groups = [_group(page, group, by_name.get(group.queue)) for group in view.groups if group.queue in listed]
         if groups or matches(view.name):
             rows += [_topic(page, view), *groups]
-    return rows, _unread(found)
+    return rows, unread(found)
 
 
-def _unread(found: Sequence[TopicView]) -> list[QueueProblem]:
+def unread(found: Sequence[TopicView]) -> list[QueueProblem]:
     """Return the topics that cannot be read, or not with all their groups, as problems."""
     errors = [(topic.name, _("cannot be read: %(error)s") % {"error": topic.error}) for topic in found if topic.error]
     for topic in found:

@@ -166,6 +166,11 @@ def key_name(attribute: str) -> str:
     return attribute.replace("_", "-")
 
 
+def mutes_key(namespace: str) -> str:
+    """Return the HASH, kind of problem and queue -> until when it is muted, by whom, and why."""
+    return f"{namespace}:muted"
+
+
 def outbox_channel(namespace: str) -> str:
     """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
     return f"{namespace}:outbox"

@@ -6,20 +6,28 @@ A problem is found where its figures are: of the messages of a queue by `QueueVi
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import get_args
 
+from django.db import connections
+
 from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.core.partitions import public_name
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import escape, repr_of, truncate
 from mq_django.core.thresholds import Thresholds, exceeds
-from mq_django.errors import ConfigurationError, StoreError
+from mq_django.errors import ConfigurationError, InvalidArguments, NotSupported, StoreError
+from mq_django.inspector.actions import MAX_REASON, MAX_WHO
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
 from mq_django.inspector.problem_sentences import outbox_sentence, schedule_sentence, sentence, stuck_sentence
-from mq_django.inspector.queue_view import Problem, QueueView
-from mq_django.inspector.queues import overview, transports_of
-from mq_django.inspector.workflow_runs import stuck_runs
+from mq_django.inspector.queue_view import Problem, QueueView, Severity, severity_of
+from mq_django.inspector.queues import overview, require_queue, transports_of
+from mq_django.inspector.workflow_runs import StuckRuns, open_run_readers, stuck_in
+from mq_django.stores import mutes
+from mq_django.stores.mutes import Mute, Mutes
 from mq_django.stores.schedules import scheduled, statuses_of
+from mq_django.transport.connections import open_transport
 
 KINDS: tuple[Problem, ...] = get_args(Problem)
 
@@ -40,6 +48,15 @@ class QueueProblem:
     figure: float | None
     #: The figure is above it. None for a problem that has no figure.
     threshold: float | None
+    #: Since when, in ms since 1970; None if that is not known.
+    since_ms: int | None = None
+    #: None: it is not muted.
+    mute: Mute | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """Return how bad it is: "critical", "warning" or "notice"."""
+        return severity_of(self.kind)
 
     @property
     def words(self) -> str:
@@ -48,7 +65,10 @@ class QueueProblem:
 
 
 def problems(
-    *queues: str, thresholds: Thresholds | None = None, ignore: Collection[Problem] = frozenset()
+    *queues: str,
+    thresholds: Thresholds | None = None,
+    ignore: Collection[Problem] = frozenset(),
+    muted: bool = False,
 ) -> list[QueueProblem]:
     """Return the problems of queues and groups of topics, the worst first.
 
@@ -58,6 +78,7 @@ def problems(
         queues: their names, a group as "topic:group"; without names all.
         thresholds: the figures above which there is a problem; None: the figures of MQ_DJANGO["THRESHOLDS"].
         ignore: the kinds of problems to leave out.
+        muted: return muted problems, too.
 
     Raises:
         UnknownQueue: a queue is not configured.
@@ -68,7 +89,8 @@ def problems(
         raise ConfigurationError(f"thresholds= takes Thresholds, not {repr_of(thresholds)}")
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         raise ConfigurationError(f"ignore= takes a set of kinds of problems, not {repr_of(ignore)}")
-    return problems_among(overview(queues), queues, thresholds=thresholds, ignore=ignore)
+    found = problems_among(overview(queues), queues, thresholds=thresholds, ignore=ignore)
+    return [problem for problem in found if muted or problem.mute is None]
 
 
 def problems_among(
@@ -78,7 +100,7 @@ def problems_among(
     thresholds: Thresholds | None = None,
     ignore: Collection[Problem] = frozenset(),
 ) -> list[QueueProblem]:
-    """Return the problems of queues that were read; see problems().
+    """Return the problems of queues that were read, also muted ones; see problems().
 
     Args:
         views: the queues.
@@ -90,11 +112,22 @@ def problems_among(
         found += _of_outboxes(queues, thresholds)
     if "schedule" not in ignore:
         found += _of_schedules(views, thresholds)
-    # A project without workflows has no runs.
-    if "stuck" not in ignore and not queues and "mq_django.workflows" in sys.modules:
-        found += _of_runs()
-    left = (problem for problem in found if problem.kind not in ignore)
+    stuck, mutes = _of_project()
+    if stuck is not None and not queues:
+        found.append(_stuck(stuck))
+    left = (replace(each, mute=mutes.get((each.queue, each.kind))) for each in found if each.kind not in ignore)
     return sorted(left, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
+
+
+def _of_project() -> tuple[StuckRuns | None, Mutes]:
+    """Return the runs of workflows that do not go on, and what is muted: nothing if their server cannot be reached."""
+    # A project without workflows has no runs.
+    readers = open_run_readers() if "mq_django.workflows" in sys.modules else []
+    commands = [mutes.read_command(get_config().namespace), *(reader.stuck_command() for reader in readers)]
+    with suppress(StoreError):
+        muted, *stuck = (reply for (reply,) in open_transport("inspect", "").pipelines([[each] for each in commands]))
+        return next(filter(None, map(stuck_in, stuck)), None), mutes.mutes_in(muted, clock.now_ms())
+    return None, {}
 
 
 def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[QueueProblem]:
@@ -105,8 +138,10 @@ def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[Q
 
 def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
     figure, threshold = view.figures(thresholds).get(kind, (None, None))
-    said = f"{view.name} {sentence(view, kind)}"
-    return QueueProblem(queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold)
+    said, since_ms = f"{view.name} {sentence(view, kind)}", view.since_ms(kind)
+    return QueueProblem(
+        queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold, since_ms=since_ms
+    )
 
 
 def _of_outboxes(queues: Collection[str], thresholds: Thresholds) -> Iterator[QueueProblem]:
@@ -122,7 +157,8 @@ def outbox_problem(view: OutboxView, what: OutboxProblem, thresholds: Thresholds
     figures = {"late": ((view.waited_ms or 0) / 1000, thresholds.max_outbox_age), "set aside": (view.set_aside, 0)}
     figure, threshold = figures.get(what, (None, None))
     said = f"{name} {outbox_sentence(view, what)}"
-    return QueueProblem(queue=name, kind="outbox", sentence=said, figure=figure, threshold=threshold)
+    since_ms = clock.now_ms() - view.waited_ms if what == "late" and view.waited_ms is not None else None
+    return QueueProblem(queue=name, kind="outbox", sentence=said, figure=figure, threshold=threshold, since_ms=since_ms)
 
 
 def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterator[QueueProblem]:
@@ -143,11 +179,60 @@ def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterato
             overdue_ms = 0 if plan.next_ms is None else found.now_ms - plan.next_ms
             if plan.problem or exceeds(overdue_ms / 1000, thresholds.max_age):
                 said = f"{config.name} {schedule_sentence(plan, overdue_ms)}"
-                yield QueueProblem(queue=config.name, kind="schedule", sentence=said, figure=None, threshold=None)
+                yield QueueProblem(
+                    queue=config.name,
+                    kind="schedule",
+                    sentence=said,
+                    figure=None,
+                    threshold=None,
+                    since_ms=None if plan.problem else plan.next_ms,
+                )
 
 
-def _of_runs() -> Iterator[QueueProblem]:
-    stuck = stuck_runs()
-    if stuck is not None:
-        said = f"{WORKFLOWS} {stuck_sentence(stuck)}"
-        yield QueueProblem(queue=WORKFLOWS, kind="stuck", sentence=said, figure=stuck.runs, threshold=0)
+def _stuck(stuck: StuckRuns) -> QueueProblem:
+    said = f"{WORKFLOWS} {stuck_sentence(stuck)}"
+    return QueueProblem(queue=WORKFLOWS, kind="stuck", sentence=said, figure=stuck.runs, threshold=0)
+
+
+# Mute problems.
+
+
+def mute(queue: str, kind: Problem, *, seconds: float, who: str = "", reason: str = "") -> None:
+    """Mute a kind of problem of a queue for a time: pages, `mq status --check` and signals leave it out.
+
+    Args:
+        queue: the queue, the group of a topic, or what else has such problems.
+        kind: such as "paused".
+        seconds: for how long.
+        who: who mutes it, for others to see.
+        reason: why.
+
+    Raises:
+        InvalidArguments: `seconds` is not above 0.
+        UnknownQueue: the queue is not configured.
+        NotSupported: 1,000 are muted.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    if seconds <= 0:
+        raise InvalidArguments(f"seconds= takes a number above 0, not {seconds!r}")
+    if queue not in {WORKFLOWS, *get_config().topics, *connections}:
+        require_queue(queue)
+    now_ms, namespace = clock.now_ms(), get_config().namespace
+    made = Mute(now_ms + round(seconds * 1000), escape(who)[:MAX_WHO], truncate(escape(reason.strip()), MAX_REASON))
+    if not mutes.write(open_transport("inspect", ""), namespace, queue, kind, made, now_ms):
+        raise NotSupported(f"{mutes.MAX_MUTES} problems are muted: unmute one before")
+
+
+def unmute(queue: str, kind: Problem) -> bool:
+    """Unmute a kind of problem of a queue, and return whether it was muted.
+
+    Args:
+        queue: as it was muted.
+        kind: such as "paused".
+
+    Raises:
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    return mutes.delete(open_transport("inspect", ""), get_config().namespace, queue, kind)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import get_config
 from mq_django.core.numbers import whole
@@ -207,9 +207,8 @@ Problem = Literal[
     "unattended",
     "outbox",
     "stalled",
-    "retention",
     "lost",
-    "paused",
+    "retention",
     "held",
     "starved",
     "unhandled",
@@ -218,9 +217,20 @@ Problem = Literal[
     "growing",
     "buried",
     "late",
+    "paused",
     "ready",
     "dead",
 ]
+
+#: How bad a problem is; of all those from one of these kinds on.
+Severity = Literal["critical", "warning", "notice"]
+_FIRST: Mapping[Problem, Severity] = {"unreadable": "critical", "retention": "warning", "paused": "notice"}
+
+
+def severity_of(kind: Problem) -> Severity:
+    """Return how bad a problem is."""
+    kinds: tuple[Problem, ...] = get_args(Problem)
+    return next(_FIRST[each] for each in reversed(kinds[: kinds.index(kind) + 1]) if each in _FIRST)
 
 
 #: Causes that a queue with partitions has if one of them has it. The others are found from the sums.
@@ -472,6 +482,23 @@ class QueueView:
             "dead": (self.dead, thresholds.max_dead),
         }
 
+    def since_ms(self, kind: Problem) -> int | None:
+        """Return since when it has a problem, in ms since 1970; None if that is not known.
+
+        Args:
+            kind: one of its problems.
+        """
+        match kind:
+            case "paused":
+                return None if self.pause is None else self.pause.since_ms
+            case "held":
+                return self.held.since_ms
+            case "late" | "stalled" | "unconsumed":
+                return None if self.waited_ms is None else self.now_ms - self.waited_ms
+            case "starved":
+                return None if self.blocker is None else self.now_ms - self.blocker.held_ms
+        return None
+
     def problems(self, thresholds: Thresholds | None = None) -> list[Problem]:
         """Return the problems of the queue, the worst first. None: by the thresholds of the settings."""
         thresholds = thresholds or get_config().thresholds
@@ -485,15 +512,15 @@ class QueueView:
             "unconsumed": not self.is_served and above["unconsumed"],
             "unattended": self.external and not self.housekeepers and above["unattended"],
             "stalled": is_stalled,
-            "retention": self.retention is not None,
             "lost": above["lost"],
-            "paused": self.paused,
+            "retention": self.retention is not None,
             "held": above["held"],
             "starved": self.is_starved,
             "unhandled": above["unhandled"],
             "growing": flows and above["growing"],
             "buried": above["buried"],
             "late": is_late and not is_stalled,
+            "paused": self.paused,
             "ready": above["ready"],
             "dead": above["dead"],
         }

@@ -14,7 +14,7 @@ from mq_django.core.keys import HOMES, WorkflowKeys
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import line
-from mq_django.errors import DecodeError, StoreError, UnknownQueue
+from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.stores.dead_letters import is_entry
 from mq_django.stores.workflow_home import StepState, step_state
@@ -147,13 +147,9 @@ class RunReader:
         (reply,) = self._transport.pipeline([("EXISTS", self.keys.work(run_id))])
         return bool(reply_or_raise(reply))
 
-    def stuck(self) -> StuckRuns | None:
-        """Return the runs that did not go on when supervisors looked last; None without any."""
-        (reply,) = self._transport.pipeline([("GETRANGE", self.keys.stuck, 0, 200)])
-        text: str = (reply_or_raise(reply) or b"").decode(errors="replace")
-        count, _, first = text.partition(" ")
-        kind, _, run_id = first.partition(" ")
-        return StuckRuns(runs, kind, run_id) if (runs := whole(count, 10**9)) else None
+    def stuck_command(self) -> Command:
+        """Return the command that reads which runs did not go on when supervisors looked last: see stuck_in()."""
+        return ("GETRANGE", self.keys.stuck, 0, 200)
 
     def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""
@@ -298,15 +294,11 @@ def count_alive() -> int:
     return sum(reader.count_alive() for reader in open_run_readers())
 
 
-def stuck_runs() -> StuckRuns | None:
-    """Return the runs that do not go on; None without any, and if they cannot be read.
-
-    Raises:
-        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
-    """
-    with suppress(StoreError):
-        return next((found for reader in open_run_readers() if (found := reader.stuck())), None)
-    return None
+def stuck_in(reply: object) -> StuckRuns | None:
+    """Return the runs that do not go on, in the reply to a stuck_command(); None without any."""
+    count, _, first = (reply.decode(errors="replace") if isinstance(reply, bytes) else "").partition(" ")
+    kind, _, run_id = first.partition(" ")
+    return StuckRuns(runs, kind, run_id) if (runs := whole(count, 10**9)) else None
 
 
 def run(run_id: str) -> RunView | None:

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from math import isinf
 from typing import Any, get_args
 
@@ -337,19 +337,37 @@ def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:
         yield f"{name}: {view.set_aside}{more} in {outbox} cannot be published"
 
 
+#: What is shown of a problem with --json.
+_PROBLEM = "queue kind severity sentence figure threshold "
+
+
 def _check(options: Options) -> VerbResult:
     """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
     names = (each.name for each in fields(Thresholds))
     given = {name: options[name] for name in names if options[name] is not None}
     thresholds = replace(get_config().thresholds, **given)
     try:
-        found = inspect.problems(*options["queues"], thresholds=thresholds, ignore=options["ignore"] or ())
+        ignore = options["ignore"] or ()
+        every = inspect.problems(*options["queues"], thresholds=thresholds, ignore=ignore, muted=True)
     except StoreError as error:
-        unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
+        unreachable = {**dict.fromkeys(_PROBLEM.split()), "kind": "unreadable", "severity": "critical"}
+        unreachable["sentence"] = str(error)
         return VerbResult([unreachable], [f"[unreadable] {escape(str(error))}"], code=1)
-    lines = [f"[{problem.kind}] {escape(problem.sentence)}" for problem in found]
-    shown = lines or ["OK: no problems."]
-    return VerbResult(list(map(asdict, found)), shown, code=1 if found else 0, note=_left_out(options))
+    found = [problem for problem in every if problem.mute is None]
+    shown = [f"[{problem.kind}] {escape(problem.sentence)}" for problem in found] or ["OK: no problems."]
+    muted = f"Muted: {len(every) - len(found)}." if len(every) > len(found) else ""
+    rows = [columns(problem, _PROBLEM + "since_ms") for problem in found]
+    return VerbResult(rows, shown, code=1 if found else 0, note=" ".join(filter(None, (muted, _left_out(options)))))
+
+
+def mute(options: Options, _: Terminal) -> VerbResult:
+    """Mute a kind of problem of a queue for a time, or unmute it."""
+    queue, kind = options["queue"], options["kind"]
+    if options["off"]:
+        changed = inspect.unmute(queue, kind)
+        return VerbResult({"muted": False, "changed": changed}, ["unmuted" if changed else "was not muted"])
+    inspect.mute(queue, kind, seconds=options["for"], who=user_name(), reason=options["reason"])
+    return VerbResult({"muted": True, "changed": True}, ["muted"])
 
 
 def _partitions(options: Options) -> VerbResult:

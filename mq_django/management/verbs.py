@@ -348,6 +348,14 @@ VERBS: dict[str, Verb | Actions] = {
         arg("--reason", "Shown in the admin and by `mq status` until it is resumed.", default=""),
     ),
     "resume": verb(queue_verbs.resume, ANY, ALL),
+    "mute": verb(
+        queue_verbs.mute,
+        QUEUE,
+        arg("kind", "The kind of problem, as `mq status --check` prints it.", choices=KINDS),
+        arg("--for", "For how long, such as 4h. Default: a day.", type=period, default=86400.0, metavar="TIME"),
+        arg("--reason", "Shown in the admin.", default=""),
+        flag("--off", "Unmute it."),
+    ),
     "repartition": verb(
         repartition_verb.repartition,
         QUEUE,

@@ -90,11 +90,12 @@ class ProblemWatcher(Service):
         """Note the problems of a queue, and send the signals of those that have begun or ended."""
         view, now_ms = watched.view, watched.view.now_ms or clock.now_ms()
         before = {note.kind: note for note in watched.notes}
-        found = watched.problems
+        # A muted one neither begins nor ends.
+        found = {kind: problem for kind, problem in watched.problems.items() if problem.mute is None}
         seen = [_note(problem, before.get(kind), now_ms) for kind, problem in found.items()]
         begun = [note.kind for note in seen if not note.announced and note.first_ms < now_ms]
         # Whether a queue that cannot be read has other problems is unknown.
-        gone = [note for kind, note in before.items() if kind not in found and not view.error]
+        gone = [note for kind, note in before.items() if kind not in watched.problems and not view.error]
         ended = [note.kind for note in gone if now_ms - note.last_ms >= QUIET_MS]
         changed = ProblemNotes(watched.config, watched.transport).write(seen, begun=begun, ended=ended)
         for kind in KINDS:

@@ -204,6 +204,10 @@ def test_names_with_an_underscore_keep_their_links(operator, mq_settings):
     assert "Deleted 1 dead letters" in operator.get(f"{BASE}order_5Fitems/history/").content.decode()
 
 
+#: The beginnings of addresses of pages about all queues.
+SHOW_ALL = ("consumers", "problems")
+
+
 def test_pages_send_few_commands(operator, redis_client, mq_settings):
     """At most 20, and 2 a queue shown: a look at a queue is one script. A search looks into all places of each."""
     mq_settings(QUEUES={"emails": {}, **{f"q{n}": {} for n in range(29)}})
@@ -213,7 +217,7 @@ def test_pages_send_few_commands(operator, redis_client, mq_settings):
     operator.get(BASE)
 
     for address in [*addresses(), "stats.json", "emails/stats.json"]:
-        shown = 30 if address in ("", "stats.json", "pause/", "resume/") or address.startswith("consumers") else 1
+        shown = 30 if address in ("", "stats.json", "pause/", "resume/") or address.startswith(SHOW_ALL) else 1
         with redis_client.monitor() as monitor:
             operator.get(BASE + address)
             redis_client.echo("that was it")

@@ -31,7 +31,7 @@ def test_the_worst_problems_come_first_whatever_queue_they_are_of():
     set_aside("emails", "nobody.knows")
     actions.pause("default", who="ops")
 
-    assert found() == [("emails", "unconsumed"), ("default", "paused"), ("emails", "unhandled")]
+    assert found() == [("emails", "unconsumed"), ("emails", "unhandled"), ("default", "paused")]
     assert found("default") == [("default", "paused")]
     assert found(ignore=["paused", "unconsumed"]) == [("emails", "unhandled")]
 

@@ -84,9 +84,11 @@ def test_with_json_it_prints_the_problems_with_their_figures():
         {
             "queue": "emails",
             "kind": "unhandled",
+            "severity": "warning",
             "sentence": "emails has 1 message without a handler in any consumer.",
             "figure": 1,
             "threshold": 0,
+            "since": None,
         }
     ]
 
@@ -117,3 +119,16 @@ def test_wrong_arguments_exit_with_2(capsys):
 
 def test_each_threshold_has_an_option():
     assert set(PROBLEMS) == set(Thresholds.__dataclass_fields__)
+
+
+def test_a_muted_problem_is_left_out_and_counted():
+    beat("default")
+    queues["emails"].publish("welcome", 1)
+    out = StringIO()
+    for arguments in (("--for", "1h", "--reason", "moved"), ("--off",), ("--off",), ("--for", "1h")):
+        call_command("mq", "mute", "emails", "unconsumed", *arguments, stdout=out)
+    assert out.getvalue().splitlines() == ["muted", "unmuted", "was not muted", "muted"]
+
+    assert check("--json") == (0, ["[]"])
+    call_command("mq", "status", "--check", stdout=out, stderr=out)
+    assert out.getvalue().splitlines()[-2:] == ["OK: no problems.", "Muted: 1."]

@@ -323,6 +323,7 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
     """Return the tabs of the pages for all queues."""
     found = [
         ("queues", _("Queues"), page.url("changelist")),
+        ("problems", _("Problems"), page.url("problems")),
         ("consumers", _("Consumers"), page.url("consumers")),
         ("workflows", _("Workflows"), page.url("workflows")),
     ]

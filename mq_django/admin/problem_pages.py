@@ -1,0 +1,188 @@
+"""The page of problems: all of them by severity and kind, with what to do, and what is muted."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, get_args
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+
+from mq_django import inspector
+from mq_django.admin import topic_pages
+from mq_django.admin.ui import problems, text
+from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector.actions import MAX_REASON
+from mq_django.inspector.problem_list import QueueProblem, mute, problems_among, unmute
+from mq_django.inspector.queue_view import Problem, Severity
+
+PARTS = ("problem_groups",)
+
+#: The most problems of one kind that are listed.
+MAX_OF_KIND = 100
+
+#: For how long a problem may be muted: seconds.
+SPANS = {"1 h": 3600, "4 h": 4 * 3600, "1 d": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400}
+
+
+@needs(VIEW)
+def show(page: Page) -> HttpResponse:
+    """Show all problems, the worst first."""
+    context = _context(page)
+    live = page.live(PARTS, context).context()
+    return page.render("problems", _("Problems"), live_url=page.url("problems_stats"), live=live, **context)
+
+
+@needs(VIEW)
+def stats(page: Page) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.shared("problems", lambda: page.live(PARTS, _context(page))).response(page.request)
+
+
+def _found() -> list[QueueProblem]:
+    return [*topic_pages.unread(inspector.topics.topics()), *problems_among(inspector.overview(), ())]
+
+
+def _context(page: Page) -> dict[str, Any]:
+    found = _found()
+    unmuted = [problem for problem in found if problem.mute is None]
+    titles: dict[Severity, str] = {"critical": _("Critical"), "warning": _("Warnings"), "notice": _("Notices")}
+    severities = [
+        {"name": severity, "title": title, "kinds": kinds}
+        for severity, title in titles.items()
+        if (kinds := list(_kinds(page, [problem for problem in unmuted if problem.severity == severity])))
+    ]
+    return {
+        "tabs": sections(page, "problems"),
+        "summary": problems.summary(len(unmuted)),
+        "severities": severities,
+        "muted": [_row(page, problem) for problem in found if problem.mute is not None],
+    }
+
+
+def _kinds(page: Page, found: Sequence[QueueProblem]) -> Iterator[dict[str, Any]]:
+    order = get_args(Problem)
+    for kind, group in groupby(sorted(found, key=lambda each: order.index(each.kind)), key=lambda each: each.kind):
+        same = list(group)
+        more = len(same) - MAX_OF_KIND
+        yield {
+            "kind": kind,
+            "count": text.number(len(same)),
+            "advice": advice(kind),
+            "rows": [_row(page, problem) for problem in same[:MAX_OF_KIND]],
+            "more": text.number(more) if more > 0 else "",
+        }
+
+
+def _row(page: Page, problem: QueueProblem) -> dict[str, Any]:
+    named = urlencode({"queue": problem.queue, "kind": problem.kind})
+    row = {
+        **problems.shown(page, problem),
+        "since": text.moment(problem.since_ms),
+        "actions": list(_actions(page, problem)),
+        "mute_url": f"{page.url('problem_mute' if problem.mute is None else 'problem_unmute')}?{named}",
+    }
+    if problem.mute is not None:
+        until_ms, who, reason = problem.mute
+        row |= {"until": text.moment(until_ms), "who": text.visible(who, limit=80)}
+        row["reason"] = text.visible(reason, limit=MAX_REASON)
+    return row
+
+
+def _actions(page: Page, problem: QueueProblem) -> Iterator[tuple[str, str]]:
+    """Yield what helps against a problem: labels and addresses of pages."""
+    queue = problem.queue
+    match problem.kind:
+        case "unconsumed" | "stalled" | "starved" | "late" | "growing":
+            yield _("Consumers"), page.url("consumers")
+        case "unhandled":
+            yield _("Unhandled"), page.url("messages", queue, "unhandled")
+        case "buried" | "dead":
+            yield _("Group by error"), page.url("dead_groups", queue)
+            if page.can(OPERATE):
+                yield _("Redrive all…"), page.url("act_on_all", queue, "dead", "redrive")
+        case "held":
+            yield _("Dead letters"), page.url("messages", queue, "dead")
+        case "lost" | "retention" if page.can(OPERATE) and GROUP_SEPARATOR in queue:
+            yield _("Move…"), page.url("seek", queue)
+        case "outbox":
+            yield _("Outbox"), page.url("outbox")
+        case "stuck":
+            yield _("Workflows"), page.url("workflows")
+
+
+def advice(kind: Problem) -> str:
+    """Return what to do about a kind of problem."""
+    slow = _("Start more consumers, or find the handler that is slow on the page of the queue.")
+    sentences: dict[Problem, str] = {
+        "unreadable": _("Look at Redis or the database, and at other programs that write to it."),
+        "unconsumed": _("Start runconsumer, or see with which queues it was started."),
+        "unattended": _("Start runconsumer with --housekeeping for this queue."),
+        "outbox": _("See whether runconsumer or mq outbox --relay runs, and what was set aside."),
+        "stalled": _("Look at the log of the consumers: they live, and do not fetch."),
+        "lost": _("Start more consumers, or make RETENTION longer. Move the group to confirm the loss."),
+        "retention": _("Start more consumers, or make RETENTION longer, before messages are lost."),
+        "held": _("Redrive, edit or delete the dead letter, or skip it on the page of its key."),
+        "starved": _("Start more threads or processes, or a runconsumer only for this queue."),
+        "unhandled": _("Deploy the handler, or delete these messages."),
+        "schedule": _("Correct the schedule on the page of the queue, or start runconsumer."),
+        "stuck": _("Look at the run: its queue is full, or not in the settings."),
+        "growing": slow,
+        "buried": _("Read the errors, repair the cause, and redrive."),
+        "late": slow,
+        "paused": _("Resume the queue when its reason is over."),
+        "ready": slow,
+        "dead": _("Redrive the dead letters, or delete them."),
+    }
+    return sentences[kind]
+
+
+@needs(VIEW, OPERATE)
+def silence(page: Page) -> HttpResponse:
+    """Mute a kind of problem of a queue, after a confirmation that asks for how long and why."""
+    problem, back = _asked(page), page.url("problems")
+    if problem is None:
+        return page.leave(back, _("This problem is over."), messages.INFO)
+    span = SPANS.get(page.request.POST.get("span", ""))
+    if not page.is_confirmed or span is None:
+        help_text = _("Pages, mq status --check and signals do not tell of it until then.")
+        spans = {"name": "span", "label": _("For"), "value": "", "choices": list(SPANS), "help": help_text}
+        why = {"name": "reason", "label": _("Reason"), "value": "", "maxlength": str(MAX_REASON), "help": ""}
+        return confirm(
+            page,
+            "",
+            _("Mute this problem?"),
+            problem.sentence,
+            _("Yes, mute it"),
+            tab="problems",
+            act_url=page.request.get_full_path(),
+            back_url=back,
+            inputs=[spans, why],
+        )
+    reason = page.request.POST.get("reason", "")
+    who = page.request.user.get_username()
+    mute(problem.queue, problem.kind, seconds=span, who=who, reason=reason)
+    page.log(problem.queue, f"Muted {problem.kind} for {page.request.POST['span']}: {reason.strip()[:MAX_REASON]}")
+    return page.leave(back, _("The problem is muted."), messages.SUCCESS)
+
+
+@needs(VIEW, OPERATE)
+def speak(page: Page) -> HttpResponse:
+    """Unmute a kind of problem of a queue, after a confirmation."""
+    problem, back = _asked(page), page.url("problems")
+    if problem is None or problem.mute is None:
+        return page.leave(back, _("This problem is over."), messages.INFO)
+    if not page.is_confirmed:
+        title, button, url = _("Unmute this problem?"), _("Yes, unmute it"), page.request.get_full_path()
+        return confirm(page, "", title, problem.sentence, button, tab="problems", act_url=url, back_url=back)
+    unmute(problem.queue, problem.kind)
+    page.log(problem.queue, f"Unmuted {problem.kind}")
+    return page.leave(back, _("The problem is no longer muted."), messages.SUCCESS)
+
+
+def _asked(page: Page) -> QueueProblem | None:
+    """Return the problem that the address names, if it exists now."""
+    asked = page.request.GET.get("queue", ""), page.request.GET.get("kind", "")
+    return next((problem for problem in _found() if (problem.queue, problem.kind) == asked), None)
