@@ -5,7 +5,7 @@ modules whose names end in `_page` or `_pages`, and share what is in `ui/`. Page
 through its actions:
 
     overview -> queue_page -> message_lists -> message_pages: one message
-                           -> job_pages: what is done with all that match
+                           -> job_pages: background jobs, bulk_pages: begin one on all that match
              -> topic_pages -> topic_log
              -> consumer_pages, outbox_page, schedule_pages, run_pages
 

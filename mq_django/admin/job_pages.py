@@ -1,42 +1,40 @@
-"""Background jobs on all messages of a state that match: preview, confirm and start one, watch it, cancel it."""
+"""What is done with messages: its verbs and questions, and the pages of background jobs on all that match."""
 
-import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from django.contrib import messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, SEE_DATA, VIEW, Page, confirm, needs, tabs
-from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.core.filters import Filter
-from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, tabs
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
-from mq_django.inspector.jobs import ACTIONS, ActionableState, BackgroundJob, What, pace_of
-from mq_django.inspector.message_lists import messages as list_messages
+from mq_django.inspector.jobs import ActionableState, BackgroundJob, Matching, pace_of
 from mq_django.inspector.message_views import MessageState
-from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import DeletableState
+from mq_django.models import Queue
 
-# Background jobs as text: what they do, how far they are, and the fields of their forms.
+# What is done with messages has one verb, from the button to the entry in the admin's history.
 
-#: The highest rate that can be entered.
-MAX_RATE = 1_000_000
+REDRIVE, MOVE, DELETE, CANCEL, PURGE_READY = "redrive", "move", "delete", "cancel", "purge"
+
+#: Their participles, for the history.
+DONE = {REDRIVE: "redriven", MOVE: "moved", DELETE: "deleted", CANCEL: "cancelled", PURGE_READY: "purged"}
 
 
-def rate_input() -> dict[str, str]:
-    """Return the field for the rate of a job, for a confirmation page."""
-    shown = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
-    return {**shown, "max": str(MAX_RATE)}
+def verb_of(state: MessageState, what: str) -> str:
+    """Return the verb for what is done with messages in a state: jobs delete all but dead letters."""
+    return what if state == "dead" else PURGE_READY if state == "ready" else CANCEL
+
+
+# Background jobs as text: what they do, and how far they are.
 
 
 def scanned(found: BackgroundJob) -> str:
@@ -61,21 +59,24 @@ def progress(found: BackgroundJob) -> str:
     """Return what a job does, or did, and to how many messages."""
     order, done = found.order, text.number(found.done)
     sentences: dict[tuple[str, str], str] = {
-        ("redrive", "running"): _("Redriving: %(done)s so far."),
-        ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
-        ("redrive", "cancelled"): _("Cancelled after %(done)s dead letters were redriven."),
-        ("move", "running"): _("Moving to %(target)s: %(done)s so far."),
-        ("move", "finished"): _("Moved to %(target)s: %(done)s dead letters."),
-        ("move", "cancelled"): _("Cancelled after %(done)s dead letters were moved to %(target)s."),
-        ("delete", "running"): _("Deleting: %(done)s so far."),
-        ("delete", "finished"): _("Deleted: %(done)s dead letters."),
-        ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
-        ("purge", "running"): _("Deleting messages: %(done)s so far."),
-        ("purge", "finished"): _("Deleted: %(done)s messages."),
-        ("purge", "cancelled"): _("Cancelled after %(done)s messages were deleted."),
+        (REDRIVE, "running"): _("Redriving: %(done)s so far."),
+        (REDRIVE, "finished"): _("Redriven: %(done)s dead letters."),
+        (REDRIVE, "cancelled"): _("The job was cancelled after %(done)s dead letters were redriven."),
+        (MOVE, "running"): _("Moving to %(target)s: %(done)s so far."),
+        (MOVE, "finished"): _("Moved to %(target)s: %(done)s dead letters."),
+        (MOVE, "cancelled"): _("The job was cancelled after %(done)s dead letters were moved to %(target)s."),
+        (DELETE, "running"): _("Deleting: %(done)s so far."),
+        (DELETE, "finished"): _("Deleted: %(done)s dead letters."),
+        (DELETE, "cancelled"): _("The job was cancelled after %(done)s dead letters were deleted."),
+        (CANCEL, "running"): _("Cancelling messages: %(done)s so far."),
+        (CANCEL, "finished"): _("Cancelled: %(done)s messages."),
+        (CANCEL, "cancelled"): _("The job was cancelled after %(done)s messages were cancelled."),
+        (PURGE_READY, "running"): _("Purging messages: %(done)s so far."),
+        (PURGE_READY, "finished"): _("Purged: %(done)s messages."),
+        (PURGE_READY, "cancelled"): _("The job was cancelled after %(done)s messages were purged."),
     }
-    what = order.what if order.messages == "dead" else "purge"
-    return sentences[what, found.state] % {"done": done, "target": escape(order.target)[:160]}
+    verb = verb_of(order.messages, order.what)
+    return sentences[verb, found.state] % {"done": done, "target": escape(order.target)[:160]}
 
 
 def summary(found: BackgroundJob) -> str:
@@ -83,55 +84,41 @@ def summary(found: BackgroundJob) -> str:
     return f"{progress(found)} {pace(found)}".strip()
 
 
-def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
-    """Return the filter of a job as text. Keys and errors may contain message data."""
-    criteria, state = found.order.criteria, found.order.messages
-    all_of_them = {
-        "dead": _("All dead letters at the start of the job."),
-        "ready": _("Ready messages at the start of the job."),
-        "delayed": _("Delayed messages at the start of the job."),
-        "unhandled": _("Unhandled messages at the start of the job."),
-        "parked": _("Parked messages at the start of the job."),
-    }[state]
-    if not criteria:
-        return all_of_them
-    name, error = criteria.group or ("", "")
-    terms = {
-        "name": criteria.name,
-        "key": criteria.key,
-        "error": criteria.error,
-        "from": "" if criteria.since_ms is None else text.date(criteria.since_ms),
-        "to": "" if criteria.until_ms is None else text.date(criteria.until_ms),
-        filter_form.OF_NAME: name,
-        filter_form.OF_ERROR: error,
-    }
-    known = {field: value for field, value in terms.items() if value}
-    selected = filter_form.described(known, can_see_data=can_see_data)
-    return selected if state == "dead" else f"{all_of_them} {selected}"
+# The result of a job in the admin's history. The entry of its start names the job until the result replaces that.
+#
+# A consumer ends most jobs, and the admin learns it when it reads the job: before it shows the page of the job or the
+# history of the queue, and before it begins the next job. A job is kept for a week.
 
 
-def read_rate(value: str) -> int:
-    """Return the rate in messages per second, 0 for no limit. Invalid input must not mean no limit."""
-    if not value:
-        return 0
-    if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):
-        raise InvalidFilter(_("A rate is a number from 1 to %(most)s.") % {"most": text.number(MAX_RATE)})
-    return int(value)
+def begun_as(token: str) -> str:
+    """Return the end of the entry about a job whose result is not known."""
+    return f": started as job {token}"
+
+
+def log_result(name: str, found: BackgroundJob | None) -> None:
+    """Write the result of a job into the entry about its start, if it has ended."""
+    if found is None or found.state == "running" or not found.order.token:
+        return
+    verb, end = verb_of(found.order.messages, found.order.what), begun_as(found.order.token)
+    counts = {DONE[verb]: found.done, "no longer existed": found.missing, "refused": found.refused}
+    result = ", ".join(f"{text.number(count)} {word}" for word, count in counts.items() if count or word == DONE[verb])
+    if found.state == "cancelled":
+        result += "; the job was cancelled"
+    ours = LogEntry.objects.filter(content_type=get_content_type_for_model(Queue), object_id=name)
+    for entry in ours.filter(change_message__endswith=end):
+        entry.change_message = f"{entry.change_message.removesuffix(end)}: {result}"
+        entry.save(update_fields=["change_message"])
+
+
+def log_results(name: str) -> None:
+    """Write the results of a queue's jobs that have ended."""
+    for found in jobs.get_jobs(name).values():
+        log_result(name, found)
 
 
 # The pages of a queue's background jobs: watch one, cancel it, and run it in the request if it is short.
 
-#: A job on up to this many messages is run by the request itself, for up to this many seconds.
-AT_ONCE, SECONDS = 1000, 1.0
-
 PARTS = ("tabs", "job")
-
-
-def work_at_once(step: Callable[[str], float]) -> None:
-    """Run a short job in this request. `step` gets a worker; it returns 0 while another step can follow at once."""
-    worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
-    while not step(worker) and time.monotonic() < deadline:
-        pass
 
 
 def partition_for(word: str) -> ActionableState:
@@ -167,8 +154,9 @@ def job_line(page: Page, name: str, state: ActionableState) -> dict[str, Any]:
 @needs(VIEW)
 def show(page: Page, name: str, state: str) -> HttpResponse:
     """Show the running job of a place, or the last one."""
-    live_url = page.url("job_stats", name, state)
-    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, partition_for(state)))
+    live_url, where = page.url("job_stats", name, state), partition_for(state)
+    log_result(name, jobs.get_job(name, where))
+    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, where))
 
 
 @needs(VIEW)
@@ -200,6 +188,7 @@ def cancel(page: Page, name: str, state: str) -> HttpResponse:
     if jobs.cancel(name, where):
         page.say(messages.SUCCESS, _("The job was cancelled."))
         page.log(name, f"Cancelled a job of {found.order.who}: {progress(found)}")
+        log_result(name, jobs.get_job(name, where, token=found.order.token))
     return HttpResponseRedirect(back_url)
 
 
@@ -213,12 +202,19 @@ def _context(page: Page, name: str, state: ActionableState) -> dict[str, Any]:
     }
     if found is None:
         return {"job": None, "summary": _("There is no job."), **frame}
-    runs, can_see_data = found.state == "running", page.can(SEE_DATA)
+    runs = found.state == "running"
     return {
         "job": found,
         "job_runs": runs,
         "job_is_idle": runs and not view.alive,
-        "job_filter": text.visible(filter_text(found, can_see_data=can_see_data), limit=1000),
+        "job_on": {
+            "dead": _("Dead letters at the start of the job."),
+            "ready": _("Ready messages at the start of the job."),
+            "delayed": _("Delayed messages at the start of the job."),
+            "unhandled": _("Unhandled messages at the start of the job."),
+            "parked": _("Parked messages at the start of the job."),
+        }[state],
+        "chips": filter_form.chips(found.order.criteria, can_see_data=page.can(SEE_DATA)),
         "job_facts": [(label, value) for label, value in _facts(found) if value],
         # Numbers for attributes, without separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
@@ -246,89 +242,10 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
     ]
 
 
-# Begin a background job on all messages of a place that a filter finds: preview, confirm and start it.
-#
-# Operators redrive, move or delete dead letters, purge ready messages, and cancel those that wait.
-
-REDRIVE, MOVE, DELETE, CANCEL = "redrive", "move", "delete", "cancel"
+# The question before something is done with messages.
 
 #: The form field with the queue to which dead letters are moved.
 TARGET = "target"
-
-#: Messages that a preview reads at most, to count them and to show some.
-PREVIEWED = 1000
-
-#: The fields of a filter: only dead letters have an error.
-FIELDS = ("name", "key", "from", "to")
-FIELDS_OF_DEAD = (*filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
-
-
-@dataclass(frozen=True)
-class Preview:
-    """How many messages match, or at most how many, the ids of some of them, and up to where the job goes."""
-
-    count: int
-    at_most: bool
-    until: str
-    examples: Sequence[str] = ()
-
-
-@needs(VIEW, OPERATE)
-def act_on_all(page: Page, name: str, state: str, what: str) -> HttpResponse:
-    """Begin a job on all messages of a place that match."""
-    where = partition_for(state)
-    for action in ACTIONS[where]:
-        if action == what:
-            return _delete_all(page, name=name, state=where) if what == DELETE else _act(page, name, where, action)
-    raise Http404
-
-
-@needs(VIEW, OPERATE, PURGE)
-def _delete_all(page: Page, name: str, state: ActionableState) -> HttpResponse:
-    return _act(page, name, state, "delete")
-
-
-@needs(VIEW)
-def old_purge(page: Page, name: str, state: str) -> HttpResponse:
-    """Go from the old address of a purge to its question."""
-    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(state), DELETE) + page.query)
-
-
-def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
-    fields = FIELDS_OF_DEAD if state == "dead" else FIELDS
-    filter_form.refuse_others(page, *fields, "until", "rate", *([TARGET] if what == MOVE else []))
-    criteria = filter_form.criteria(page)
-    if not page.is_confirmed:
-        return _ask(page, name, state, what, _preview(page, name, state, criteria))
-    rate, until = read_rate(filter_form.given(page, "rate") or ""), filter_form.given(page, "until") or ""
-    if state != "dead":
-        if not (until.isdecimal() and len(until) < 16):
-            raise InvalidFilter(_("The time of the preview is missing."))
-        until = f"{until}-0"
-    target = chosen_target(page, name) if what == MOVE else ""
-    # The log of the admin has the number that the user was asked about.
-    found = _preview(page, name, state, criteria)
-    who = escape(page.request.user.get_username())
-    begun = jobs.begin(name, what, state, who=who, criteria=criteria, until=until, rate=rate, target=target)
-    if begun.word == "nothing":
-        return _nothing(page, name, state)
-    if begun.word == "busy":
-        return page.leave(
-            page.url("job", name, state), _("Another job is running. Wait until it finishes, or cancel it.")
-        )
-    _log(page, name, state, what, found, target, rate)
-    if begun.total <= AT_ONCE and not rate:
-        work_at_once(lambda worker: work_here(name, worker, state))
-    return HttpResponseRedirect(page.url("job", name, state))
-
-
-def _log(page: Page, name: str, state: ActionableState, what: What, found: Preview, target: str, rate: int) -> None:
-    description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
-    which = f" where {description}" if description else ""
-    limit, where = "up to " if found.at_most else "", f" to {target}" if target else ""
-    verb = what if state == "dead" else "purge" if state == "ready" else "cancel"
-    named = "dead letters" if state == "dead" else f"{state} messages"
-    page.log(name, f"Began to {verb} {limit}{text.number(found.count)} {named}{where}{which}{most}")
 
 
 def chosen_target(page: Page, name: str) -> str:
@@ -343,72 +260,14 @@ def chosen_target(page: Page, name: str) -> str:
     return target
 
 
-def _ask(page: Page, name: str, state: ActionableState, what: What, found: Preview) -> HttpResponse:
-    description, terms = filter_form.describe(page), filter_form.asked(page)
-    if not found.count:
-        if not description or state == "dead":
-            return _nothing(page, name, state)
-        return page.leave(
-            page.url("messages", name, state) + filter_form.query(page),
-            _("No message matches the filter."),
-            messages.INFO,
-        )
-    listed = found.examples[:MAX_LISTED]
-    return confirm_act(
-        page,
-        name,
-        state,
-        what,
-        found.count,
-        act_url=page.url("act_on_all", name, state, what),
-        fields=[("until", found.until), *terms.items()],
-        listed=[
-            *([text.visible(description, limit=1000)] if description else []),
-            *(text.visible(example, limit=200) for example in listed),
-        ],
-        unlisted=max(0, found.count - len(listed)) if listed else 0,
-        at_most=found.at_most,
-        more=[_("It runs in the background. You can follow its progress and cancel it.")],
-        inputs=[rate_input()],
-    )
-
-
-def _nothing(page: Page, name: str, state: ActionableState) -> HttpResponse:
-    sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
-    return page.leave(
-        page.url("messages", name, state), sentences.get(state) or _("There is nothing to cancel."), messages.INFO
-    )
-
-
-def _preview(page: Page, name: str, state: ActionableState, criteria: Filter) -> Preview:
-    if state == "dead":
-        return _preview_of_dead(page, name, criteria)
-    return _preview_of(quick_stats(name), state, criteria)
-
-
-def _preview_of_dead(page: Page, name: str, criteria: Filter) -> Preview:
-    """Return how many dead letters match: exactly for all, or for one group; for other filters, at most how many."""
-    found = dead_letters.count(name, until=filter_form.given(page, "until") or "")
-    if not criteria:
-        return Preview(found.count, found.at_most, found.until)
-    if criteria.group is not None and len(filter_form.asked(page)) == len(filter_form.group_terms(criteria.group)):
-        counted = dead_letters.count_group(name, criteria.group)
-        if counted is not None:
-            return Preview(counted, found.at_most, found.until)
-    return Preview(found.count, True, found.until)
-
-
-def _preview_of(view: QueueView, state: DeletableState, criteria: Filter) -> Preview:
-    until = str(view.now_ms + 1)
-    if view.parts:
-        found = [_preview_of(part, state, criteria) for part in view.parts if part.own(state)]
-        examples = [example for each in found for example in each.examples]
-        return Preview(sum(each.count for each in found), any(each.at_most for each in found), until, examples)
-    read = list_messages(view.name, state, criteria, limit=PREVIEWED, with_log=False)
-    count = view.own(state) if read.after else len(read.rows)
-    # Of others, the id is a unique key, which may contain data.
-    examples = [row.id for row in read.rows if not row.ref.startswith(UNIQUE_PREFIX)]
-    return Preview(count, bool(read.after and criteria), until, examples)
+def how_many(found: Matching) -> str:
+    """Return the number of messages as far as they were counted."""
+    number = {"count": text.number(found.count)}
+    if not found.is_more:
+        return number["count"]
+    if found.count == jobs.MAX_COUNTED:
+        return _("more than %(count)s") % number
+    return _("at least %(count)s") % number if found.count else _("all matching")
 
 
 def confirm_act(
@@ -416,25 +275,25 @@ def confirm_act(
     name: str,
     state: MessageState,
     what: str,
-    count: int,
+    found: Matching,
     *,
     act_url: str,
     fields: list[tuple[str, str]],
     listed: Sequence[SafeString] = (),
     unlisted: int = 0,
-    at_most: bool = False,
     more: Sequence[str] = (),
     inputs: Sequence[Mapping[str, Any]] = (),
+    samples: Mapping[str, Any] | None = None,
 ) -> HttpResponse:
-    """Render the confirmation page of an action on messages, of which there are `count`, or at most as many."""
-    title, sentence, button = _question(name, state, what, count)
-    if what == MOVE:
+    """Render the confirmation page of an action on messages."""
+    verb = verb_of(state, what)
+    title, sentence, button = _question(state, verb, found.count)
+    if verb == MOVE:
         inputs = [_target_input(name), *inputs]
-    number = text.number(count)
     return confirm(
         page,
         name,
-        title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
+        title % {"count": how_many(found)},
         " ".join([sentence, *more]),
         button,
         tab=state,
@@ -443,59 +302,48 @@ def confirm_act(
         fields=fields,
         listed=listed,
         unlisted=unlisted,
-        dangerous=what in (DELETE, CANCEL),
+        dangerous=verb in (DELETE, CANCEL, PURGE_READY),
         inputs=inputs,
+        samples=samples,
     )
 
 
-def _question(name: str, state: MessageState, what: str, count: int) -> tuple[str, str, str]:
+def _question(state: MessageState, verb: str, count: int) -> tuple[str, str, str]:
     """Return the title, the sentence and the button of the confirmation page of an action."""
-    deleted = _("Deleted messages cannot be restored and are never handled.")
-    if what == CANCEL:
-        title = ngettext("Cancel %(count)s message?", "Cancel %(count)s messages?", count)
-        sentence = ngettext(
-            "It is deleted and will never be handled.", "They are deleted and will never be handled.", count
-        )
-    elif state != "dead":
-        title = {
-            "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
-            "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
-            "unhandled": ngettext("Cancel %(count)s unhandled message?", "Cancel %(count)s unhandled messages?", count),
-            "parked": ngettext("Cancel %(count)s parked message?", "Cancel %(count)s parked messages?", count),
-        }[state]
-        sentences = [deleted, _("Pending messages are not deleted.")]
-        if state == "ready" and GROUP_SEPARATOR in name:
-            sentences.append(_("Messages in the log of the topic stay: move the group to skip them."))
-        return title, " ".join(sentences), _button(DELETE if state == "ready" else CANCEL, count)
-    elif what == REDRIVE:
-        title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
-        sentence = ngettext(
+    titles = {
+        "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
+        "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
+        "unhandled": ngettext("Cancel %(count)s unhandled message?", "Cancel %(count)s unhandled messages?", count),
+        "parked": ngettext("Cancel %(count)s parked message?", "Cancel %(count)s parked messages?", count),
+        REDRIVE: ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count),
+        MOVE: ngettext(
+            "Move %(count)s dead letter to another queue?", "Move %(count)s dead letters to another queue?", count
+        ),
+        DELETE: ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count),
+    }
+    sentences = {
+        REDRIVE: ngettext(
             "It returns to the queue and restarts at its first attempt.",
             "They return to the queue, and each restarts at its first attempt.",
             count,
-        )
-    elif what == MOVE:
-        title = ngettext(
-            "Move %(count)s dead letter to another queue?", "Move %(count)s dead letters to another queue?", count
-        )
-        sentence = ngettext(
+        ),
+        MOVE: ngettext(
             "It becomes ready in the queue that you select, and restarts at its first attempt.",
             "They become ready in the queue that you select, and each restarts at its first attempt.",
             count,
-        )
-    else:
-        title, sentence = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count), deleted
-    return title, sentence, _button(what, count)
-
-
-def _button(verb: str, count: int) -> str:
-    words = {
+        ),
+        DELETE: _("Deleted messages cannot be restored and are never handled."),
+        CANCEL: _("Cancelled messages cannot be restored and are never handled."),
+        PURGE_READY: _("Purged messages cannot be restored and are never handled."),
+    }
+    buttons = {
         REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
         MOVE: (_("Yes, move it"), _("Yes, move them")),
         DELETE: (_("Yes, delete it"), _("Yes, delete them")),
         CANCEL: (_("Yes, cancel it"), _("Yes, cancel them")),
+        PURGE_READY: (_("Yes, purge it"), _("Yes, purge them")),
     }
-    return words[verb][count != 1]
+    return titles[verb if state == "dead" else state], sentences[verb], buttons[verb][count != 1]
 
 
 def _target_input(name: str) -> dict[str, Any]:

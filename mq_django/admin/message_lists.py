@@ -12,7 +12,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as lazy
 from django.utils.translation import ngettext
 
-from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE, chosen_target, confirm_act, job_line
+from mq_django.admin.job_pages import (
+    CANCEL,
+    DELETE,
+    MOVE,
+    PURGE_READY,
+    REDRIVE,
+    chosen_target,
+    confirm_act,
+    job_line,
+    verb_of,
+)
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import (
     CHOSEN,
@@ -34,6 +44,7 @@ from mq_django.core.retries import FAILED, Attempt
 from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.explain import reason
+from mq_django.inspector.jobs import Matching
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
 from mq_django.inspector.queues import quick_stats
@@ -222,7 +233,7 @@ _ALL: Mapping[str, tuple[Promise, Promise]] = {
     REDRIVE: (lazy("Redrive all %(total)s…"), lazy("Redrive all matching…")),
     MOVE: (lazy("Move all %(total)s…"), lazy("Move all matching…")),
     DELETE: (lazy("Delete all %(total)s…"), lazy("Delete all matching…")),
-    "purge": (lazy("Purge all ready messages…"), lazy("Purge all matching…")),
+    PURGE_READY: (lazy("Purge all ready messages…"), lazy("Purge all matching…")),
 }
 
 
@@ -252,7 +263,7 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         tabs=tabs(page, name, state, view),
         help=_help(name, state),
         links=_links(page, name, has_rows=bool(found.rows), is_filtered=is_filtered) if state == "dead" else [],
-        **table(page, COLUMNS[state], [_row(page, name, row, times, now_ms=view.now_ms) for row in found.rows]),
+        **table(page, COLUMNS[state], [row_of(page, name, row, times, now_ms=view.now_ms) for row in found.rows]),
         empty=_("None found yet.") if is_filtered else str(_EMPTY[state]),
         total=total,
         is_later_page="after" in page.request.GET,
@@ -274,7 +285,8 @@ def table(page: Page, columns: Sequence[Column], rows: Sequence[dict[str, Any]])
     return {"heads": heads, "rows": rows}
 
 
-def _row(page: Page, name: str, view: MessageView, times: RunTimes, *, now_ms: int) -> dict[str, Any]:
+def row_of(page: Page, name: str, view: MessageView, times: RunTimes, *, now_ms: int) -> dict[str, Any]:
+    """Return the cells of a message in a list."""
     can_see_data, ms = page.can(SEE_DATA), run_time(view, times)
     url = filter_form.message_url(page, name, view)
     cells = listed(view, can_see_data=can_see_data)
@@ -346,7 +358,7 @@ def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows
     for what in next((found for acted, found in ACTIONS.items() if acted == state), ()):
         if (what == DELETE and not page.can(PURGE)) or (what == MOVE and MOVE not in one):
             continue
-        words = _ALL["purge" if state == "ready" else CANCEL if state != "dead" else what]
+        words = _ALL[verb_of(state, what)]
         every.append((page.url("act_on_all", name, state, what) + query, str(words[on]) % {"total": total}))
     return context | {"chosen_actions": [(what, str(_CHOSEN[what])) for what in one], "all_actions": every}
 
@@ -378,11 +390,11 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
             name,
             state,
             what,
-            len(refs),
+            Matching(len(refs), is_more=False),
             act_url=page.url("chosen", name, state) + query,
             fields=[("action", what), *((CHOSEN, ref) for ref in refs)],
             listed=[text.visible(label, limit=200) for label in labels],
-            unlisted=len(refs) - len(labels),
+            unlisted=max(0, len(refs) - MAX_LISTED),
         )
     if what == CANCEL:
         _report(page, name, what, actions.cancel(name, entries), labels)

@@ -26,8 +26,9 @@ from mq_django.admin.ui.page import (
     sentence_of,
 )
 from mq_django.conf import get_config
+from mq_django.core.texts import escape
 from mq_django.inspector import actions
-from mq_django.inspector.actions import Switched
+from mq_django.inspector.actions import PausedQueues, Switched
 from mq_django.inspector.problem_list import problems_among
 from mq_django.inspector.problem_sentences import pause_details
 from mq_django.inspector.queue_view import QueueView
@@ -137,7 +138,10 @@ def _row(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any]:
     }
 
 
-# Pause and resume all queues, after confirmation.
+# Pause all queues, and resume what one such action has paused, or single queues, after confirmation.
+
+#: The form fields of the actions and of the queues to resume.
+ACTION, QUEUE = "action", "queue"
 
 
 @needs(VIEW, OPERATE)
@@ -145,19 +149,33 @@ def pause_all(page: Page) -> HttpResponse:
     """Pause all queues and groups of topics."""
     if not page.is_confirmed:
         return _ask_to_pause(page)
-    reason = page.request.POST.get("reason", "")
-    found = actions.pause_all(who=page.request.user.get_username(), reason=reason)
+    given = page.request.POST
+    reason, name = given.get("reason", ""), given.get("name", "").strip() or actions.offered_name()
+    found = actions.pause_all(who=page.request.user.get_username(), reason=reason, name=name)
     count = len(found.changed)
     done = ngettext("%(count)s queue was paused.", "%(count)s queues were paused.", count)
-    return _done(page, found, done, paused_for(reason))
+    if found.unchanged:
+        before = ngettext(
+            "%(count)s queue was paused before.", "%(count)s queues were paused before.", len(found.unchanged)
+        )
+        page.say(messages.INFO, before % {"count": text.number(len(found.unchanged))})
+    return _done(page, found, done, f"{paused_for(reason)} ({name[: actions.MAX_NAME]})")
 
 
 @needs(VIEW, OPERATE)
 def resume_all(page: Page) -> HttpResponse:
-    """Resume all queues and groups of topics that are paused."""
+    """Resume the queues of actions that have paused several, and others that were selected."""
     if not page.is_confirmed:
         return _ask_to_resume(page)
-    found = actions.resume_all()
+    names, queues = page.request.POST.getlist(ACTION), page.request.POST.getlist(QUEUE)
+    if not (names or queues):
+        return page.leave(page.url("resume_all"), _("Select what is resumed first."))
+    each = [actions.resume_these(queues), *(actions.resume_all(name=name) for name in names)]
+    found = Switched(
+        list(dict.fromkeys(name for one in each for name in one.changed)),
+        [],
+        {name: error for one in each for name, error in one.errors.items()},
+    )
     count = len(found.changed)
     done = ngettext("%(count)s queue was resumed.", "%(count)s queues were resumed.", count)
     return _done(page, found, done, "Resumed the queue")
@@ -168,6 +186,7 @@ def _ask_to_pause(page: Page) -> HttpResponse:
     if not running:
         return page.leave(page.url("changelist"), _("All queues are paused."), messages.INFO)
     title = ngettext("Pause %(count)s queue?", "Pause all %(count)s queues?", len(running))
+    name_input = {"name": "name", "label": _("Name"), "value": actions.offered_name()}
     return confirm(
         page,
         "",
@@ -176,29 +195,51 @@ def _ask_to_pause(page: Page) -> HttpResponse:
         _("Yes, pause all"),
         listed=[text.visible(view.name, limit=200) for view in running[:MAX_LISTED]],
         unlisted=max(0, len(running) - MAX_LISTED),
-        inputs=[reason_input()],
+        inputs=[
+            {
+                **name_input,
+                "maxlength": str(actions.MAX_NAME),
+                "help": _("By this name exactly these queues are resumed."),
+            },
+            reason_input(),
+        ],
     )
 
 
 def _ask_to_resume(page: Page) -> HttpResponse:
-    paused = [view for view in inspector.overview() if view.paused]
-    if not paused:
+    found = actions.pauses(inspector.overview())
+    if not found:
         return page.leave(page.url("changelist"), _("No queue is paused."), messages.INFO)
-    title = ngettext("Resume %(count)s paused queue?", "Resume all %(count)s paused queues?", len(paused))
+    named = [one for one in found if one.pause.name]
+    who = escape(page.request.user.get_username())[: actions.MAX_WHO]
+    # The actions of colleagues may not be over.
+    own = [one for one in named if one.pause.who == who] if len(named) > 1 else named
     return confirm(
         page,
         "",
-        title % {"count": text.number(len(paused))},
-        goes_on(paused),
-        _("Yes, resume all"),
-        listed=[text.visible(_paused(view), limit=1000) for view in paused[:MAX_LISTED]],
-        unlisted=max(0, len(paused) - MAX_LISTED),
+        _("Resume paused queues?"),
+        _("Only what is selected is resumed. Other queues stay paused."),
+        _("Yes, resume them"),
+        inputs=[_resumable(number, one, is_selected=one in own) for number, one in enumerate(found)],
     )
 
 
-def _paused(view: QueueView) -> str:
-    details = pause_details(view.pause)
-    return f"{view.name}: {details}" if details else view.name
+def _resumable(number: int, found: PausedQueues, *, is_selected: bool) -> dict[str, Any]:
+    """Return the checkbox of an action that has paused several queues, or of a queue that was paused by itself."""
+    name, count = found.pause.name, len(found.queues)
+    more = [_("and %(count)s more") % {"count": text.number(count - MAX_LISTED)}] if count > MAX_LISTED else []
+    listed = f"{', '.join([*map(escape, found.queues[:MAX_LISTED]), *more])}." if name else ""
+    label = ngettext("%(name)s: %(count)s queue", "%(name)s: %(count)s queues", count) if name else "%(name)s"
+    shown = {"name": escape(name or found.queues[0])[:200], "count": text.number(count)}
+    return {
+        "is_box": True,
+        "is_selected": is_selected,
+        "name": ACTION if name else QUEUE,
+        "id": f"resumed_{number}",
+        "value": name or found.queues[0],
+        "label": label % shown,
+        "help": " ".join(filter(None, [listed, goes_on(found.ready), pause_details(found.pause)])),
+    }
 
 
 def _done(page: Page, found: Switched, done: str, logged: str) -> HttpResponse:

@@ -1,6 +1,7 @@
 """The admin of queues: one entry in the index, with its own pages."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from mq_django.admin import (
+    bulk_pages,
     consumer_pages,
     job_pages,
     limit_pages,
@@ -82,8 +84,8 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:state>/", job_pages.old_purge, _get_or_post, "old_purge"),
-    ("<str:name>/<str:state>/all/<str:what>/", job_pages.act_on_all, _get_or_post, "act_on_all"),
+    ("<str:name>/purge/<str:state>/", bulk_pages.old_purge, _get_or_post, "old_purge"),
+    ("<str:name>/<str:state>/all/<str:what>/", bulk_pages.act_on_all, _get_or_post, "act_on_all"),
     ("<str:name>/<str:state>/job/", job_pages.show, require_GET, "job"),
     ("<str:name>/<str:state>/job/stats.json", job_pages.stats, require_GET, "job_stats"),
     ("<str:name>/<str:state>/job/cancel/", job_pages.cancel, _get_or_post, "job_cancel"),
@@ -159,6 +161,15 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         if _is_topic(name):
             return answer(topic_pages.topic, Page(self, request), topic=name)
         return answer(queue_page.queue, Page(self, request), name=name)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what was done to a queue, with the results of its jobs that have ended."""
+        # A topic has no jobs.
+        with suppress(UnknownQueue, ConfigurationError, StoreError):
+            job_pages.log_results(unquote(object_id))
+        return super().history_view(request, object_id, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # There is no table, so the admin gets no rows.

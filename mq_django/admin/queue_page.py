@@ -188,7 +188,7 @@ def pause(page: Page, name: str) -> HttpResponse:
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue."""
     if not page.is_confirmed:
-        sentence = goes_on([quick_stats(name)])
+        sentence = goes_on(quick_stats(name).ready)
         return confirm(page, name, _("Resume the queue?"), sentence, _("Yes, resume it"))
     changed = actions.resume(name)
     said = _("The queue was resumed.") if changed else _("The queue was not paused.")
@@ -205,9 +205,8 @@ def stays(views: Sequence[QueueView]) -> str:
     return sentence % {"ready": text.number(ready), "pending": text.number(pending)}
 
 
-def goes_on(views: Sequence[QueueView]) -> str:
-    """Return what happens when queues are resumed."""
-    ready = sum(view.ready for view in views)
+def goes_on(ready: int) -> str:
+    """Return what happens to ready messages when their queues are resumed."""
     words = ngettext(
         "%(count)s message is ready and will be handled.", "%(count)s messages are ready and will be handled.", ready
     )

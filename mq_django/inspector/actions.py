@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from mq_django.conf import get_config
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core import clock
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult
 from mq_django.core.texts import escape, truncate
-from mq_django.errors import QueueFull, StoreError
+from mq_django.errors import InvalidFilter, QueueFull, StoreError
 from mq_django.inspector.message_views import name_of
-from mq_django.inspector.queues import all_configs, transports_of
+from mq_django.inspector.problem_sentences import local
+from mq_django.inspector.queue_view import Pause, QueueView
+from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.stores import open_access
 from mq_django.stores.control import changed, pause_command, resume_command
 from mq_django.stores.partition_transport import prepared
@@ -17,8 +21,8 @@ from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import fan_out
 
-#: Characters of who paused a queue, and of the reason.
-MAX_WHO, MAX_REASON = 200, 500
+#: Characters of who paused a queue, of the reason, and of the name of an action on several queues.
+MAX_WHO, MAX_REASON, MAX_NAME = 200, 500, 80
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,13 +79,13 @@ def can_cancel_running(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """The result of pausing or resuming all queues."""
+    """The result of pausing or resuming several queues. One with partitions is one queue."""
 
-    #: The queues that were running before, or paused.
+    #: The queues that were running before, or paused; with partitions, some of these.
     changed: Sequence[str]
     #: Those that were paused already, or were not paused.
     unchanged: Sequence[str]
-    #: The others, with the error of each.
+    #: The others, and single partitions, with the error of each.
     errors: Mapping[str, StoreError]
 
 
@@ -120,46 +124,113 @@ def resume(name: str) -> bool:
 
 def _switch(name: str, command: Callable[[QueueKeys], Command]) -> bool:
     """Run a command for a queue, or for each of its partitions, and return whether it has changed one."""
-    configs = get_config().queue(name).each_part
-    replies = fan_out(transports_of(configs), [[prepared(config, command(config.keys))] for config in configs])
-    switched = [changed(reply) for (reply,) in replies]
-    return any(switched)
+    found = _switch_each([get_config().queue(name)], command)
+    for error in found.errors.values():
+        raise error
+    return bool(found.changed)
 
 
-def pause_all(*, who: str = "", reason: str = "") -> Switched:
+def pause_all(*, who: str = "", reason: str = "", name: str = "") -> Switched:
     """Pause all queues and groups of topics; see pause().
 
+    Args:
+        who: who pauses them, for others to see.
+        reason: why.
+        name: of this action: resume_all() resumes exactly the queues that it has paused.
+
     Raises:
+        InvalidFilter: an action of this name, by somebody else, is not over.
         ConnectionLost: the connection broke. It is unknown which queues are paused.
     """
-    return _switch_all(_pause(who, reason))
+    shown, who = _name(name), _who(who)
+    found = [one.pause for one in pauses(overview(minutes=0)) if shown and shown == one.pause.name]
+    for other in (pause.who for pause in found if pause.who != who):
+        raise InvalidFilter(f"{other or 'Somebody'} has paused queues by an action of this name: choose another one")
+    return _switch_each(whole_configs(), _pause(who, reason, shown))
 
 
-def resume_all() -> Switched:
-    """Resume all queues and groups of topics.
+def resume_all(*, name: str | None = None) -> Switched:
+    """Resume all queues and groups of topics, or with `name` only what the action of this name has paused.
 
     Raises:
+        InvalidFilter: the name is empty: it would stand for all.
         ConnectionLost: the connection broke. It is unknown which queues were resumed.
     """
-    return _switch_all(resume_command)
+    if name is not None and not _name(name):
+        raise InvalidFilter("The name of the action is empty")
+    return _switch_each(whole_configs(), partial(resume_command, name=_name(name or "")))
 
 
-def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
-    configs = all_configs()
-    found: dict[str, bool | StoreError] = {}
-    replies = fan_out(transports_of(configs), [[prepared(config, command(config.keys))] for config in configs])
-    for config, (reply,) in zip(configs, replies, strict=True):
-        try:
-            found[config.name] = changed(reply)
-        except StoreError as error:
-            found[config.name] = error
+def resume_these(names: Sequence[str]) -> Switched:
+    """Resume some queues or partitions.
+
+    Raises:
+        UnknownQueue: a queue is not configured.
+        ConnectionLost: the connection broke. It is unknown which queues were resumed.
+    """
+    return _switch_each([get_config().queue(name) for name in names], resume_command)
+
+
+def _switch_each(queues: Sequence[QueueConfig], command: Callable[[QueueKeys], Command]) -> Switched:
+    parts = [part for queue in queues for part in queue.each_part]
+    replies = iter(fan_out(transports_of(parts), [[prepared(part, command(part.keys))] for part in parts]))
+    switched, errors = dict[str, list[bool]](), dict[str, StoreError]()
+    for queue in queues:
+        for part, (reply,) in zip(queue.each_part, replies, strict=False):
+            try:
+                is_changed = changed(reply)
+            except StoreError as error:
+                errors[part.name] = error
+            else:
+                switched.setdefault(queue.name, []).append(is_changed)
     return Switched(
-        [name for name, switched in found.items() if switched is True],
-        [name for name, switched in found.items() if switched is False],
-        {name: error for name, error in found.items() if isinstance(error, StoreError)},
+        [name for name, each in switched.items() if any(each)],
+        [name for name, each in switched.items() if not any(each)],
+        errors,
     )
 
 
-def _pause(who: str, reason: str) -> Callable[[QueueKeys], Command]:
+def _pause(who: str, reason: str, name: str = "") -> Callable[[QueueKeys], Command]:
     shown = truncate(escape(reason.strip()), MAX_REASON)
-    return lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=shown)
+    return partial(pause_command, who=_who(who), reason=shown, name=name)
+
+
+def _who(who: str) -> str:
+    return escape(who)[:MAX_WHO]
+
+
+def _name(name: str) -> str:
+    return truncate(escape(name.strip()), MAX_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class PausedQueues:
+    """What one action on several queues has paused, or a queue that was paused by itself."""
+
+    pause: Pause
+    #: Of a queue some of whose partitions are paused otherwise, the partitions.
+    queues: Sequence[str]
+    #: Their messages that are ready.
+    ready: int
+
+
+def pauses(views: Sequence[QueueView]) -> list[PausedQueues]:
+    """Return what paused these queues: first the actions on several queues, each once, then single queues."""
+    found: dict[tuple[str, str], list[tuple[str, Pause, int]]] = {}
+    for view in views:
+        alike = len({part.pause and part.pause.name for part in view.each_part}) == 1
+        for part in view.each_part:
+            if part.pause is not None:
+                shown = view.name if alike or part.pause.name else part.name
+                which = (part.pause.name, "" if part.pause.name else shown)
+                found.setdefault(which, []).append((shown, part.pause, part.ready))
+    each = [
+        PausedQueues(rows[0][1], list(dict.fromkeys(name for name, _, _ in rows)), sum(ready for _, _, ready in rows))
+        for rows in found.values()
+    ]
+    return sorted(each, key=lambda one: not one.pause.name)
+
+
+def offered_name() -> str:
+    """Return a name for an action on several queues: when it is done."""
+    return f"pause-{local(clock.now_ms()):%m%d-%H%M%S}"

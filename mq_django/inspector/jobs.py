@@ -3,6 +3,7 @@
 `mq_django.consumers.supervisor.redriver` runs them.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -25,9 +26,11 @@ __all__ = [
     "ActionableState",
     "BackgroundJob",
     "Begun",
+    "Matching",
     "What",
     "begin",
     "cancel",
+    "count_matching",
     "get_job",
     "get_jobs",
     "pace_of",
@@ -98,6 +101,43 @@ def begin(
     rate = -(-rate // len(counts))
     begun = [count for part, count in counts.items() if _open(part).begin(order, total=count, rate=rate)]
     return Begun("begun", sum(begun), order.token) if begun else Begun("busy")
+
+
+#: Up to so many messages that match a filter are counted, in up to so many seconds.
+MAX_COUNTED, SECONDS = 10_000, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The number of messages that a job would change, as far as they were counted."""
+
+    count: int
+    #: There are or may be more.
+    is_more: bool
+    #: begin() gets it. Then the job changes none that came after the count.
+    until: str = ""
+
+
+def count_matching(
+    name: str, state: ActionableState = "dead", criteria: Filter = NOTHING, *, until: str = ""
+) -> Matching:
+    """Count the messages that a job would change, as the job finds them; see begin()."""
+    counts, until = _counted(name, state, until)
+    total, count, deadline = sum(counts.values()), 0, time.monotonic() + SECONDS
+    if not criteria:
+        return Matching(total, is_more=False, until=until)
+    if state == "dead" and criteria == Filter(group=criteria.group) and criteria.group is not None:
+        counted = dead_letters.count_group(name, criteria.group)
+        if counted is not None:
+            return Matching(min(counted, total), is_more=False, until=until)
+    order = JobOrder(messages=state, what="delete", criteria=criteria, until=until, who="")
+    for part in counts:
+        for found in _open(part).matching(order):
+            count += found
+            if count > MAX_COUNTED or time.monotonic() > deadline:
+                return Matching(min(count, MAX_COUNTED), is_more=True, until=until)
+    # A scan of a sorted set that grows may meet a message twice.
+    return Matching(min(count, total), is_more=False, until=until)
 
 
 def _counted(name: str, state: ActionableState, until: str) -> tuple[dict[str, int], str]:

@@ -205,7 +205,7 @@ def busy(blocker: Blocker | None, *, queue: str) -> str:
 
 
 def pause_details(found: Pause | None) -> str:
-    """Return who paused a queue, when, and why, as far as known."""
+    """Return who paused a queue, when, why, and by which action on several queues, as far as known."""
     if found is None:
         return ""
     since, who = "" if found.since_ms is None else date(found.since_ms), escape(found.who)
@@ -216,7 +216,8 @@ def pause_details(found: Pause | None) -> str:
     else:
         said = _("Paused by %(who)s.") if who else ""
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
-    return f"{said % {'who': truncate(who, 200), 'time': since}} {why}".strip()
+    action = _("Action: %(name)s.") % {"name": truncate(escape(found.name), 200)} if found.name else ""
+    return " ".join(filter(None, [said % {"who": truncate(who, 200), "time": since}, action, why]))
 
 
 # The problems of outboxes as sentences, in the current language.

@@ -262,6 +262,8 @@ class Pause:
     who: str = ""
     reason: str = ""
     since_ms: int | None = None
+    #: Of the action that paused several queues; empty for a queue that was paused by itself.
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         parked_ms=None if parked_ms is None or config.limits.key_rate else max(0, now_ms - parked_ms),
         held=HeldKeys(held_keys, held_messages, whole(held_since, LAST_MS)),
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
-        pause=Pause(text_of(pause[0]), text_of(pause[1]), whole(pause[2], LAST_MS)) if state == b"PAUSED" else None,
+        pause=_pause(*pause) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
         consumers=consumers_of(membership, now_ms=now_ms),
         has_runtime_schedules=bool(has_runtime_schedules),
@@ -147,6 +147,10 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
     )
+
+
+def _pause(who: bytes | None, reason: bytes | None, since: bytes | None, name: bytes | None) -> Pause:
+    return Pause(text_of(who), text_of(reason), whole(since, LAST_MS), text_of(name))
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from mq_django import inspect
 from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.core.filters import NOTHING
+from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
@@ -101,9 +101,9 @@ def purge(options: Options, terminal: Terminal) -> VerbResult:
     if state is None:
         raise CommandError("Give the ids of messages, or --state.", returncode=2)
     if not options["dry_run"]:
-        count, terms = quick_stats(queue).own(state), _filter_text(options)
-        which = f"up to {count} {state} messages that match {terms}" if terms else f"{count} messages"
-        confirm(options, f"This deletes {escape(which)}.")
+        terms = _filter_text(options)
+        which = f" that match {terms}" if terms else ""
+        confirm(options, f"This deletes {_counted(queue, state, filter_of(options, state=state))}{escape(which)}.")
     return _all(options, terminal, "delete", state)
 
 
@@ -137,6 +137,7 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: Actionabl
     if options["dry_run"]:
         return _preview(options, terminal, what, state)
     queue, done, criteria = options["queue"], DONE[what], filter_of(options, state=state)
+    counted = _counted(queue, state, criteria) if options["background"] else ""
     begun = inspect.start_job(
         queue,
         what,
@@ -151,9 +152,8 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: Actionabl
     if begun.word == "nothing":
         return result_of(Outcome(), done)
     if options["background"]:
-        named = f"{begun.total} {_named(state)}"
-        which = named if criteria == NOTHING else f"up to {named} that match"
-        return VerbResult({"begun": True, "total": begun.total}, [f"started, {which}"])
+        which = "" if criteria == NOTHING else " that match"
+        return VerbResult({"begun": True, "total": begun.total}, [f"started, {counted}{which}"])
     worker = f"mq-{token()}"
     try:
         _follow(queue, state, terminal, lambda: min(1.0, work_here(queue, worker, state)), begun.token)
@@ -164,6 +164,13 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: Actionabl
     found = jobs.get_job(queue, state, token=begun.token)
     outcome = Outcome() if found is None else Outcome(done=found.done, missing=found.missing, refused=found.refused)
     return result_of(outcome, done)
+
+
+def _counted(queue: str, state: ActionableState, criteria: Filter) -> str:
+    """Return how many messages a job would change, as far as they were counted."""
+    found = jobs.count_matching(queue, state, criteria)
+    at_least = "more than " if found.count == jobs.MAX_COUNTED else "at least "
+    return f"{at_least if found.is_more else ''}{found.count} {_named(state)}"
 
 
 def _follow(queue: str, state: ActionableState, terminal: Terminal, work: Callable[[], float], begun: str = "") -> None:
@@ -192,6 +199,8 @@ def _preview(options: Options, terminal: Terminal, what: jobs.What, state: Actio
         names.update(view.name for view in found.rows)
         if where == NOTHING or counted >= MAX_COUNTED:
             break
+        # Messages that came after they were counted are scanned, too.
+        total = max(total, scanned)
         terminal.progress(scanned, total, f"{counted} found, {scanned} of {total} scanned")
     terminal.end_progress()
     if where == NOTHING:

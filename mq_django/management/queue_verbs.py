@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from math import isinf
+from shlex import quote
 from typing import Any, get_args
 
 from django.core.management.base import CommandError
@@ -287,6 +288,7 @@ def _queue(view: QueueView) -> dict[str, Any]:
     if (pause := view.pause) is not None:
         since = moment_text(pause.since_ms)
         row |= {"paused_by": pause.who, "paused_since": since, "paused_reason": pause.reason}
+        row |= {"paused_name": pause.name} if pause.name else {}
     return row
 
 
@@ -439,16 +441,22 @@ def pause(options: Options, _: Terminal) -> VerbResult:
     who, reason, queue = user_name(), options["reason"], _one(options)
     words = ("paused", "was already paused")
     if queue is None:
-        return _all(actions.pause_all(who=who, reason=reason), words, paused=True)
+        name = options["name"] or actions.offered_name()
+        note = f"To resume exactly these: manage.py mq resume --all --name {quote(escape(name))}"
+        return _all(actions.pause_all(who=who, reason=reason, name=name), words, paused=True, note=note)
     changed = inspect.pause(queue, who=who, reason=reason)
     return VerbResult({"paused": True, "changed": changed}, [words[not changed]])
 
 
 def resume(options: Options, _: Terminal) -> VerbResult:
     """Resume a paused queue, or all queues."""
-    queue, words = _one(options), ("resumed", "was not paused")
+    queue, name, words = _one(options), options["name"], ("resumed", "was not paused")
     if queue is None:
-        return _all(actions.resume_all(), words, paused=False)
+        found = actions.resume_all(name=name)
+        if name is not None and not found.changed and not found.errors:
+            raise CommandError("No queue is paused by this name.")
+        # Others may be paused.
+        return _all(replace(found, unchanged=[]) if name is not None else found, words, paused=False)
     changed = inspect.resume(queue)
     return VerbResult({"paused": False, "changed": changed}, [words[not changed]])
 
@@ -461,7 +469,7 @@ def _one(options: Options) -> str | None:
     return queue
 
 
-def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> VerbResult:
+def _all(found: Switched, words: tuple[str, str], *, paused: bool, note: str = "") -> VerbResult:
     if found.errors:
         # After a lost connection it is not known whether the command ran.
         failed = "; ".join(
@@ -472,4 +480,4 @@ def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> VerbResult
     changes = {**dict.fromkeys(found.changed, True), **dict.fromkeys(found.unchanged, False)}
     rows = [{"queue": name, "paused": paused, "changed": changes[name]} for name in sorted(changes)]
     lines = table([{"queue": row["queue"], "state": words[not row["changed"]]} for row in rows])
-    return VerbResult(rows, lines or ["No queue is configured."])
+    return VerbResult(rows, lines or ["No queue is configured."], note=note if found.changed else "")

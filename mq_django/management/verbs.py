@@ -346,8 +346,14 @@ VERBS: dict[str, Verb | Actions] = {
         ANY,
         ALL,
         arg("--reason", "Shown in the admin and by `mq status` until it is resumed.", default=""),
+        arg("--name", "the name of this pause. Default: one with the time.", needs="--all", default=""),
     ),
-    "resume": verb(queue_verbs.resume, ANY, ALL),
+    "resume": verb(
+        queue_verbs.resume,
+        ANY,
+        ALL,
+        arg("--name", "only what the pause of this name has paused.", needs="--all"),
+    ),
     "mute": verb(
         queue_verbs.mute,
         QUEUE,

@@ -313,6 +313,19 @@ class BackgroundJobs:
         """Cancel the running job after its current step; its effects stay. False: no job is running."""
         return self._end(state, "cancelled", "")
 
+    def matching(self, order: JobOrder) -> Iterator[int]:
+        """Yield of each batch of messages how many a job with this order would change. Changes nothing."""
+        if order.messages != "dead":
+            after: Cursor = Cursor()
+            while read := scan_state(self._config, self._transport, order.messages, after, BATCH):
+                _, messages, after = read
+                yield len(_chosen(order, messages))
+            return
+        first = "-"
+        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until):
+            first = next_to(letters[-1].entry, "-")
+            yield sum(order.criteria.matches(letter, letter.error) for letter in letters)
+
     def work(self, worker: str, state: ActionableState = "dead") -> float:
         """Run one step of a job if no other worker has it; return the seconds until the next step, IDLE for none."""
         found = self._run("jobs_claim", [state, worker, LEASE_MS])
@@ -370,12 +383,7 @@ class BackgroundJobs:
         if read is None:
             raise _Over("finished")
         source, found, after = read
-        until_ms = entry_ms(order.until.encode())
-        chosen = [
-            message
-            for message in found
-            if (message.published_ms is None or message.published_ms < until_ms) and order.criteria.matches(message)
-        ]
+        chosen = _chosen(order, found)
         delete_found(
             self._config,
             self._transport,
@@ -400,6 +408,16 @@ class _Over(Exception):
     def __init__(self, state: State) -> None:
         super().__init__()
         self.state = state
+
+
+def _chosen(order: JobOrder, found: Sequence[FoundMessage]) -> list[FoundMessage]:
+    """Return the messages that a job deletes."""
+    until_ms = entry_ms(order.until.encode())
+    return [
+        message
+        for message in found
+        if (message.published_ms is None or message.published_ms < until_ms) and order.criteria.matches(message)
+    ]
 
 
 def _limit(job: BackgroundJob, most: int) -> int:

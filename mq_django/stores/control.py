@@ -19,19 +19,19 @@ from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 
-def pause_command(keys: QueueKeys, *, who: str, reason: str) -> Command:
+def pause_command(keys: QueueKeys, *, who: str, reason: str, name: str = "") -> Command:
     """Return the command that pauses a queue. After 100 ms no handler starts.
 
-    A queue that is paused already keeps who paused it, why and since when. Deliveries that have not started by then
-    return to the queue; no attempt is counted. A supervisor that is not subscribed at this moment notices the pause
-    when it polls, up to a second later.
+    A queue that is paused already keeps who paused it, why, since when, and the name of the action. Deliveries that
+    have not started by then return to the queue; no attempt is counted. A supervisor that is not subscribed at this
+    moment notices the pause when it polls, up to a second later.
     """
-    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "1", who, reason])
+    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "1", who, reason, name])
 
 
-def resume_command(keys: QueueKeys) -> Command:
-    """Return the command that resumes a queue."""
-    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "0"])
+def resume_command(keys: QueueKeys, *, name: str = "") -> Command:
+    """Return the command that resumes a queue, if `name` is given only one that the action of this name paused."""
+    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, "0", "", "", name])
 
 
 def changed(reply: object) -> bool:

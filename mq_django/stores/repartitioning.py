@@ -175,6 +175,8 @@ class EarlierPause:
     who: str
     reason: str
     since_ms: str
+    #: Of the action that paused several queues.
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def read_state(whole: QueueConfig, transport: Transport) -> RepartitionState:
 def begin(whole: QueueConfig, transport: Transport, state: RepartitionState) -> bool:
     """Begin a change from a state that is open, and return whether no other process was faster."""
     pause = state.pause
-    paused = "" if pause is None else dumps([pause.who, pause.reason, pause.since_ms])
+    paused = "" if pause is None else dumps([pause.who, pause.reason, pause.since_ms, *filter(None, [pause.name])])
     change = max(state.change + 1, clock.now_ms())
     expected: list[Argument] = [_NUMBER, state.before, _PHASE, ""]
     new: list[Argument] = [_PHASE, "pausing", _OLD, state.old, _NEW, state.new, _BEFORE, state.before, _PAUSED, paused]
@@ -259,10 +261,10 @@ def _whole(whole: QueueConfig, text: str) -> int:
 
 def _pause(text: str) -> EarlierPause | None:
     try:
-        who, reason, since_ms = loads(text.encode())
+        who, reason, since_ms, *name = loads(text.encode())
     except (DecodeError, TypeError, ValueError):
         return None
-    return EarlierPause(str(who), str(reason), str(since_ms))
+    return EarlierPause(str(who), str(reason), str(since_ms), *map(str, name[:1]))
 
 
 #: Messages of a step, and bytes after which it ends. Few are read at first, because each may have a megabyte.
@@ -459,7 +461,8 @@ class Repartitioning:
     def _pause(self) -> EarlierPause | None:
         """Return the pause that the queue has now."""
         control = self.old.each_part[0].keys.control if self.state.old != 1 else self._whole.keys.control
-        (reply,) = self._transport.pipeline([("HMGET", control, "paused", "paused-by", "paused-reason", "paused-at")])
+        fields = ("paused", "paused-by", "paused-reason", "paused-at", "paused-name")
+        (reply,) = self._transport.pipeline([("HMGET", control, *fields)])
         paused, *words = reply_or_raise(reply)
         if paused != b"1":
             return None
@@ -485,7 +488,8 @@ def _ends(keys: QueueKeys) -> list[str]:
 
 
 def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
-    paused: list[Argument] = ["0", "", "", ""] if pause is None else ["1", pause.who, pause.reason, pause.since_ms]
+    known = EarlierPause("", "", "") if pause is None else pause
+    paused: list[Argument] = ["0" if pause is None else "1", known.who, known.reason, known.since_ms, known.name]
     args: list[Argument] = [number, keys.wake, keys.arrivals, *paused]
     return scripts.command("repartition_open", keys=[*_ends(keys), keys.asleep], args=args)
 

@@ -57,7 +57,9 @@ def viewer(log_in: LogIn) -> Client:
 
 #: Seconds that a page gives to what it does within a request.
 LIMITS = (
-    "mq_django.admin.job_pages.SECONDS",
+    "mq_django.admin.bulk_pages.SECONDS",
+    "mq_django.admin.bulk_pages.SEARCH",
+    "mq_django.inspector.jobs.SECONDS",
     "mq_django.admin.message_pages.SECONDS",
     "mq_django.admin.run_pages.SECONDS",
     "mq_django.admin.run_pages.RETRYING",

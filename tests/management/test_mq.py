@@ -107,6 +107,26 @@ def test_all_queues_are_paused_and_resumed():
     assert not any(view.paused for view in inspector.overview())
 
 
+def test_exactly_what_a_pause_of_all_has_paused_is_resumed_by_its_name():
+    mq("pause", "emails", "--reason", "bad data")
+    mq("pause", "--all", "--name", "deploy 7", "--reason", "maintenance")
+
+    assert [row.get("paused_name") for row in mq_json("status")] == ["deploy 7", None]
+    for empty in ("", " "):
+        assert "The name of the action is empty" in refusal("resume", "--all", "--name", empty)[0]
+    assert refusal("resume", "--all", "--name", "deploy")[0] == "No queue is paused by this name."
+    assert mq_json("resume", "--all", "--name", "deploy 7") == [{"queue": "default", "paused": False, "changed": True}]
+    assert [view.paused for view in inspector.overview()] == [False, True]
+    assert "--name needs --all" in refusal("resume", "emails", "--name", "deploy")[0]
+
+
+def test_a_pause_of_all_says_how_exactly_its_queues_are_resumed(capsys):
+    mq("pause", "--all")
+    (name,) = {view.pause.name for view in inspector.overview()}
+    assert name.startswith("pause-")
+    assert capsys.readouterr().err == f"To resume exactly these: manage.py mq resume --all --name {name}\n"
+
+
 def test_what_is_paused_is_said():
     for args in ([], ["emails", "--all"]):
         assert "Give a queue, or --all" in refusal("pause", *args)[0], args
@@ -240,7 +260,7 @@ def test_purge_deletes_what_a_filter_finds():
         publish("emails", name, 1, delay=60)
         publish("emails", name, 1)
 
-    with pytest.raises(CommandError, match="up to 3 delayed messages that match --name welc"):
+    with pytest.raises(CommandError, match="This deletes 2 delayed messages that match --name welc"):
         mq("purge", "emails", "--state", "delayed", "--name", "welc")
     assert mq_json("purge", "emails", "--state", "delayed", "--name", "welc", "--yes")["deleted"] == 2
     assert mq_json("purge", "emails", "--state", "ready", "--name", "welc", "--yes")["deleted"] == 2

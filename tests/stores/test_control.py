@@ -39,6 +39,19 @@ def test_a_pause_keeps_who_made_it_why_and_since_when_until_it_is_over(keys, red
     assert not redis_client.exists(keys.control)
 
 
+def test_only_the_action_that_paused_a_queue_resumes_it_by_its_name(keys, redis_client):
+    actions.pause_all(who="ann", name="deploy")
+    assert redis_client.hget(keys.control, "paused-name") == b"deploy"
+    assert actions.resume_all(name="other").changed == []
+    assert "emails" in actions.resume_all(name="deploy").changed
+    actions.pause("emails", who="bob")
+
+    assert actions.resume_all(name="deploy").changed == []
+    assert redis_client.hget(keys.control, "paused") == b"1"
+    assert "emails" in actions.resume_all().changed
+    assert not redis_client.exists(keys.control)
+
+
 def test_supervisors_are_told_at_once(keys, redis_client):
     with redis_client.pubsub() as subscription:
         subscription.subscribe(keys.wake)

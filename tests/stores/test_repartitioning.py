@@ -183,15 +183,17 @@ def test_a_queue_that_was_paused_stays_paused_in_its_new_partitions(seeded):
     queues["emails"].publish("sms", 1)
     for part in seeded.whole.parts:
         client_of(part).hset(
-            part.keys.control, mapping={"paused": "1", "paused-by": "ann", "paused-reason": "a deploy"}
+            part.keys.control,
+            mapping={"paused": "1", "paused-by": "ann", "paused-reason": "a deploy", "paused-name": "deploy 7"},
         )
     repartition(3)
     seeded.with_number(3)
     for part in seeded.whole.parts:
-        assert client_of(part).hmget(part.keys.control, "paused", "paused-by", "paused-reason") == [
+        assert client_of(part).hmget(part.keys.control, "paused", "paused-by", "paused-reason", "paused-name") == [
             b"1",
             b"ann",
             b"a deploy",
+            b"deploy 7",
         ]
 
 

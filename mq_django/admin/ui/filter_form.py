@@ -4,7 +4,7 @@ Every page and every action reads filters here. A filter that cannot be applied 
 because without a filter an action would affect everything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.utils.dateparse import parse_datetime
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
@@ -170,26 +171,28 @@ def criteria(page: Page, message_id: str = "") -> Filter:
 
 def describe(page: Page, *, log: bool = False) -> str:
     """Return the filter as text, empty without one. For the log, keys and errors are left out."""
-    return described(asked(page), can_see_data=not log)
+    return ", ".join(_conditions(criteria(page), can_see_data=not log))
 
 
-def described(terms: Mapping[str, str], *, can_see_data: bool) -> str:
-    """Return the fields of a filter as text. Keys and errors may contain message data."""
-    words = {
-        "name": _("name contains “%s”"),
-        "key": _("key is “%s”"),
-        "error": _("error contains “%s”"),
-        "from": _("published from %s"),
-        "to": _("published until %s"),
-        OF_NAME: _("name is “%s”"),
-        OF_ERROR: _("error is “%s”"),
-    }
-    hidden = set() if can_see_data else {"key", "error"}
-    if not can_see_data and not is_exception(terms.get(OF_ERROR, "")):
-        hidden.add(OF_ERROR)
-    return ", ".join(
-        words[field] % (HIDDEN if field in hidden and value else escape(value)) for field, value in terms.items()
-    )
+def chips(where: Filter, *, can_see_data: bool) -> list[SafeString]:
+    """Return the conditions of a filter, to be shown beside each other. Keys and errors may contain message data."""
+    return [text.visible(words, limit=1000) for words in _conditions(where, can_see_data=can_see_data)]
+
+
+def _conditions(where: Filter, *, can_see_data: bool) -> list[str]:
+    """Return the conditions of a filter in words."""
+    group = where.group
+    shows_group = group is not None and (can_see_data or not group.error or is_exception(group.error))
+    found: list[tuple[str, str | None, bool]] = [
+        (_("name contains “%s”"), where.name or None, True),
+        (_("key is “%s”"), where.key or None, can_see_data),
+        (_("error contains “%s”"), where.error or None, can_see_data),
+        (_("published from %s"), None if where.since_ms is None else text.date(where.since_ms), True),
+        (_("published until %s"), None if where.until_ms is None else text.date(where.until_ms), True),
+        (_("name is “%s”"), None if group is None else group.name, True),
+        (_("error is “%s”"), None if group is None else group.error, shows_group),
+    ]
+    return [words % (escape(value) if is_shown else HIDDEN) for words, value, is_shown in found if value is not None]
 
 
 def _milliseconds(value: str) -> int:

@@ -362,10 +362,12 @@ def confirm(
     dangerous: bool = False,
     inputs: Sequence[Mapping[str, Any]] = (),
     detail: tuple[str, str] | None = None,
+    samples: Mapping[str, Any] | None = None,
 ) -> HttpResponse:
     """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty.
 
-    Without `act_url` the address of this page does it. `look` is the label and the URL of a page to see before.
+    Without `act_url` the address of this page does it. `detail` is the label and the URL of a page to see before, and
+    `samples` the context of the filter and of some messages that match.
     """
     return page.render(
         "confirm",
@@ -382,6 +384,7 @@ def confirm(
         dangerous=dangerous,
         inputs=inputs,
         detail=detail,
+        **(samples or {}),
     )
 
 

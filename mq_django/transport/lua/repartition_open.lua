@@ -8,7 +8,7 @@
 -- ARGV[2]  wake      channel
 -- ARGV[3]  arrivals  channel on which consumers wait
 -- ARGV[4]  paused    '1' if consumers are to take nothing yet, else '0'
--- ARGV[5..7]         by whom, why, and since when
+-- ARGV[5..8]         by whom, why, since when, and the name of the action
 --
 -- Returns 'OPENED', or 'MOVING' while messages are on their way from here: nothing is written.
 
@@ -22,8 +22,9 @@ end
 redis.call('hset', control, 'partitions', ARGV[1])
 if ARGV[4] == '1' then
   redis.call('hset', control, 'paused', '1', 'paused-by', ARGV[5], 'paused-reason', ARGV[6], 'paused-at', ARGV[7])
+  redis.call('hset', control, 'paused-name', ARGV[8])
 else
-  redis.call('hdel', control, 'paused', 'paused-by', 'paused-reason', 'paused-at')
+  redis.call('hdel', control, 'paused', 'paused-by', 'paused-reason', 'paused-at', 'paused-name')
 end
 redis.call('del', moving, arrived, asleep)
 redis.call('publish', ARGV[2], ARGV[4] == '1' and 'paused' or 'resumed')

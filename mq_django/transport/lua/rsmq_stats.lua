@@ -59,6 +59,6 @@ return {
   redis.call('hgetall', consumers),
   counters(KEYS[8], 2, 1 + ARGV[1]),
   counters(KEYS[9], 2 + ARGV[1], #ARGV),
-  redis.call('hmget', control, 'paused-by', 'paused-reason', 'paused-at'),
+  redis.call('hmget', control, 'paused-by', 'paused-reason', 'paused-at', 'paused-name'),
   jobs.err and {} or jobs,
 }

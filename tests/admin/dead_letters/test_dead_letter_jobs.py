@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import QueryDict
 
 from mq_django import inspector
-from mq_django.admin import job_pages
+from mq_django.admin import bulk_pages
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
@@ -25,7 +25,7 @@ JOB = f"{DEAD}job/"
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave everything to consumers."""
-    monkeypatch.setattr(job_pages, "AT_ONCE", -1)
+    monkeypatch.setattr(bulk_pages, "AT_ONCE", -1)
 
 
 def numbers() -> tuple[int, int]:
@@ -45,7 +45,7 @@ def test_all_up_to_the_question_are_redriven_or_deleted_and_the_log_says_by_whom
     # The late one was ready for a moment, and took all that was ready with it.
     assert numbers() == (7, 1)
     entry = LogEntry.objects.get()
-    assert entry.change_message == "Began to redrive 7 dead letters"
+    assert entry.change_message == "Redrive 7 dead letters: 7 redriven"
     assert entry.user_id == int(operator.session["_auth_user_id"])
 
     asked = operator.get(f"{DEAD}all/delete/")
@@ -96,7 +96,9 @@ def test_a_rate_is_kept_with_the_job(operator):
 
     assert jobs.get_job("emails").rate == 50
     assert "50/s" in shown.content.decode()
-    assert LogEntry.objects.get().change_message == "Began to redrive 30 dead letters, at most 50/s"
+    token = jobs.get_job("emails").order.token
+    begun = f"Redrive 30 dead letters, at most 50/s: started as job {token}"
+    assert LogEntry.objects.get().change_message == begun
     # A step is a fifth of a second's worth, and the next comes when that is over.
     assert work_here("emails", "w1") == pytest.approx(0.2)
     assert numbers() == (10, 20)
@@ -123,7 +125,7 @@ def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
     assert jobs.get_job("emails").state == "running"
     done = operator.post(f"{JOB}cancel/", {"confirmed": "yes"}, follow=True)
 
-    assert "Cancelled after 100 dead letters were redriven." in done.content.decode()
+    assert "The job was cancelled after 100 dead letters were redriven." in done.content.decode()
     assert "&lt;b&gt;ann" in done.content.decode()
     assert LogEntry.objects.get().change_message == "Cancelled a job of <b>ann</b>: Redriving: 100 so far."
     assert "No job is running." in operator.post(f"{JOB}cancel/", follow=True).content.decode()
@@ -135,15 +137,18 @@ def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
     url = url_of_all(operator.get(DEAD, {"name": "remind", "error": "SMTP"}), "redrive")
 
     asked = operator.get(url)
-    assert "Redrive up to 5 dead letters?" in asked.content.decode()
+    assert "Redrive 2 dead letters?" in asked.content.decode()
     assert "error contains “SMTP”" in asked.content.decode()
     done = operator.post(f"{DEAD}all/redrive/", dict(asked.context["fields"]), follow=True)
 
     assert "Redriven: 2 dead letters." in done.content.decode()
-    assert "name contains “remind”, error contains “SMTP”" in done.content.decode()
+    assert [str(chip) for chip in done.context["chips"]] == [
+        "<bdi>name contains “remind”</bdi>",
+        "<bdi>error contains “SMTP”</bdi>",
+    ]
     assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
     assert numbers() == (2, 3)
-    expected = "Began to redrive up to 5 dead letters where name contains “remind”, error contains “…”"
+    expected = "Redrive 2 dead letters where name contains “remind”, error contains “…”: 2 redriven"
     assert LogEntry.objects.get().change_message == expected
 
 

@@ -77,13 +77,13 @@ def test_all_that_match_are_moved_in_the_background(operator):
     url = url_of_all(operator.get(DEAD, {"name": "remind"}), "move")
 
     asked = operator.get(url)
-    assert "Move up to 5 dead letters to another queue?" in asked.content.decode()
+    assert "Move 2 dead letters to another queue?" in asked.content.decode()
     fields = {**dict(asked.context["fields"]), "target": "default", "rate": ""}
     done = operator.post(ALL, fields, follow=True)
 
     assert "Moved to default: 2 dead letters." in done.content.decode()
     assert numbers() == (3, 2)
-    expected = "Began to move up to 5 dead letters to default where name contains “remind”"
+    expected = "Move 2 dead letters to default where name contains “remind”: 2 moved"
     assert LogEntry.objects.get().change_message == expected
 
 

@@ -78,7 +78,7 @@ def test_a_delayed_message_is_cancelled_once_that_is_confirmed(operator, unique)
     ((row,),) = [operator.get(DELAYED).context["rows"]]
     fields = {"action": "cancel", "_selected_action": row["ref"]}
 
-    assert "Cancel 1 message?" in operator.post(CANCEL, fields).content.decode()
+    assert "Cancel 1 delayed message?" in operator.post(CANCEL, fields).content.decode()
     assert inspector.queue("emails").delayed == 1
     done = operator.post(CANCEL, {**fields, "confirmed": "yes"}, follow=True)
 

@@ -1,11 +1,15 @@
 """Cancelling or purging all messages that a filter found: previewed, in the background, shown and cancelled."""
 
+from types import SimpleNamespace
+
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspector, topics
-from mq_django.admin import job_pages
+from mq_django import inspector, queues, topics
+from mq_django.admin import bulk_pages
 from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.inspector import actions, jobs
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE, url_of_all
 from tests.admin.pages import main_of
@@ -20,7 +24,7 @@ PURGE = f"{BASE}emails/delayed/all/delete/"
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave also short jobs to consumers."""
-    monkeypatch.setattr(job_pages, "AT_ONCE", 0)
+    monkeypatch.setattr(bulk_pages, "AT_ONCE", 0)
 
 
 def delay_many(count, name="welcome"):
@@ -41,27 +45,105 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
     asked = operator.get(url_of_all(shown, "delete"))
     page = main_of(asked)
     assert asked.context["title"] == "Cancel 60 delayed messages?"
-    assert "name contains “welc”" in page
-    assert "and 40 more" in page
+    assert asked.context["chips"] == ["<bdi>name contains “welc”</bdi>"]
+    dated = operator.get(PURGE, {"name": "welc", "from": "2026-01-02T03:04"}).context["chips"]
+    assert [str(chip)[5:36] for chip in dated] == ["name contains “welc”</bdi>", "published from 2026-01-02 03:04"]
+    assert "Examples: 5 of 60" in page
+    assert [row["cells"][0][1] for row in asked.context["rows"]] == ["<bdi>welcome</bdi>"] * 5
+    assert "Yes, cancel them" in page
     assert inspector.queue("emails").delayed == 63
     done = operator.post(asked.context["act_url"], dict(asked.context["fields"]), follow=True)
 
-    assert "Deleted: 60 messages." in done.content.decode()
+    assert "Cancelled: 60 messages." in done.content.decode()
     assert inspector.queue("emails").delayed == 3
-    said = "Began to cancel 60 delayed messages where name contains “welc”"
+    said = "Cancel 60 delayed messages where name contains “welc”: 60 cancelled"
     assert LogEntry.objects.get().change_message == said
+    nothing = operator.get(PURGE, {"name": "welc"}, follow=True)
+    assert "No message matches the filter." in nothing.content.decode()
 
 
-def test_history_says_as_many_as_the_preview(operator, monkeypatch):
-    monkeypatch.setattr(job_pages, "PREVIEWED", 10)
+def test_examples_show_data_as_the_lists_do(operator, log_in):
+    publish("emails", "welcome", {"user": 7, "password": "hunter2"}, delay=60)
+    page = main_of(operator.get(PURGE))
+    assert "&quot;user&quot;: 7" in page
+    assert "hunter2" not in page
+    others = main_of(log_in("view_queue", "operate_queue", "purge_queue").get(PURGE))
+    assert "welcome" in others
+    assert "&quot;user&quot;" not in others
+
+
+@pytest.mark.parametrize(("counted", "number"), [(10, "more than 10"), (30, "30")])
+def test_no_more_are_counted_than_a_page_has_time_for(operator, monkeypatch, counted, number):
+    monkeypatch.setattr(jobs, "MAX_COUNTED", counted)
     delay_many(30)
     asked = operator.get(PURGE, {"name": "welcome"})
-    assert asked.context["title"] == "Cancel up to 30 delayed messages?"
+    assert asked.context["title"] == f"Cancel {number} delayed messages?"
+    assert f"Examples: 5 of {number}" in main_of(asked)
 
     operator.post(PURGE, dict(asked.context["fields"]))
 
-    said = "Began to cancel up to 30 delayed messages where name contains “welcome”"
+    said = f"Cancel {number} delayed messages where name contains “welcome”: 30 cancelled"
     assert LogEntry.objects.get().change_message == said
+
+
+@pytest.mark.parametrize(("batches", "number"), [((500, 100), "at least 500"), ((0, 1), "all matching")])
+def test_a_count_that_takes_too_long_says_so(operator, monkeypatch, batches, number):
+    delay_many(1)
+    monkeypatch.setattr(jobs, "SECONDS", -1)
+    monkeypatch.setattr(jobs, "_open", lambda _: SimpleNamespace(matching=lambda _: iter(batches)))
+    asked = operator.get(PURGE, {"name": "welcome"})
+    assert asked.context["title"] == f"Cancel {number} delayed messages?"
+
+
+def test_history_has_the_result_of_a_job_that_a_consumer_has_ended(operator, in_background):
+    delay_many(30)
+    operator.post(PURGE, dict(operator.get(PURGE, {"name": "welcome"}).context["fields"]))
+    begun = "Cancel 30 delayed messages where name contains “welcome”"
+    assert LogEntry.objects.get().change_message.startswith(f"{begun}: started as job ")
+    actions.cancel("emails", [row.id for row in list_messages("emails", "delayed", limit=2).rows])
+    while step() != IDLE:
+        pass
+
+    page = operator.get(f"{BASE}emails/history/").content.decode()
+
+    assert f"{begun}: 28 cancelled, 2 no longer existed" in page
+    assert operator.get(f"{BASE}orders/history/").status_code == 200
+
+
+def test_history_has_the_result_of_a_job_that_the_next_one_replaces(operator, in_background):
+    for _ in range(2):
+        delay_many(3)
+        operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
+        while step() != IDLE:
+            pass
+
+    (first, second) = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
+
+    assert first == "Cancel 3 delayed messages: 3 cancelled"
+    assert "started as job" in second
+
+
+def test_ten_thousand_of_more_that_wait_are_counted_and_cancelled(operator):
+    queue = queues["emails"]
+    for name, count in (("welcome", 10_000), ("remind", 2_306)):
+        queue.publish_many([(name, n) for n in range(count)], delay=600, on_commit=False)
+    assert inspector.queue("emails").delayed == 12_306
+
+    asked = operator.get(PURGE, {"name": "welcome"})
+    assert asked.context["title"] == "Cancel 10,000 delayed messages?"
+    assert "Examples: 5 of 10,000" in main_of(asked)
+    # Only the tabs count those that do not match.
+    assert "12,3" not in main_of(asked).partition("</nav>")[2]
+    operator.post(PURGE, dict(asked.context["fields"]))
+    publish("emails", "welcome", "late", delay=600)
+    while step() != IDLE:
+        found = jobs.get_job("emails", "delayed")
+        assert found.done <= found.looked <= found.total
+
+    page = main_of(operator.get(JOB))
+    assert "Cancelled: 10,000 messages." in page
+    assert LogEntry.objects.get().change_message.endswith(": 10,000 cancelled")
+    assert inspector.queue("emails").delayed == 2_307
 
 
 def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator, in_background):
@@ -74,16 +156,16 @@ def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator,
 
     for address in (BASE, f"{BASE}emails/change/", DELAYED, JOB):
         page = main_of(operator.get(address))
-        assert "Deleting messages:" in page, address
+        assert "Cancelling messages:" in page, address
         assert " of 700, " in page, address
         assert " s left." in page, address
     parts = operator.get(f"{BASE}stats.json").json()["parts"]
-    assert "<strong>emails</strong> Deleting messages:" in parts["jobs"]
+    assert "<strong>emails</strong> Cancelling messages:" in parts["jobs"]
     assert JOB in parts["jobs"]
     while step() != IDLE:
         pass
-    assert "Deleting" not in main_of(operator.get(BASE))
-    assert "Deleted: 700 messages." in main_of(operator.get(DELAYED))
+    assert "Cancelling" not in main_of(operator.get(BASE))
+    assert "Cancelled: 700 messages." in main_of(operator.get(DELAYED))
 
 
 def test_a_purge_of_a_group_says_that_the_log_stays(operator):
@@ -107,11 +189,11 @@ def test_a_purge_of_a_group_counts_what_it_deletes(operator):
     asked = operator.get(address)
 
     assert asked.context["title"] == "Purge 2 ready messages?"
-    assert own == [str(example)[5:-6] for example in asked.context["listed"]]
+    assert own == [str(row["id"])[5:-6] for row in asked.context["rows"]]
     done = operator.post(address, dict(asked.context["fields"]), follow=True)
-    assert "Deleted: 2 messages." in done.content.decode()
+    assert "Purged: 2 messages." in done.content.decode()
     assert inspector.queue("orders:billing").ready == 3
-    assert LogEntry.objects.get().change_message == "Began to purge 2 ready messages"
+    assert LogEntry.objects.get().change_message == "Purge 2 ready messages: 2 purged"
 
 
 def test_old_addresses_lead_to_the_new_ones(operator, in_background):

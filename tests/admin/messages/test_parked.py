@@ -52,7 +52,7 @@ def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
     fields = {"action": "cancel", "_selected_action": second["ref"]}
 
     asked = operator.post(f"{PARKED}chosen/", fields)
-    assert "Cancel 1 message?" in asked.content.decode()
+    assert "Cancel 1 parked message?" in asked.content.decode()
     operator.post(f"{PARKED}chosen/", {**fields, "confirmed": "yes"})
 
     assert dict(inspector.ids("emails"))["parked"] == [ids[1], ids[3]]

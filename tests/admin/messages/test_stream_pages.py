@@ -125,21 +125,25 @@ def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):
     assert list(said) == ["Paused the queue", "Resumed the queue"]
 
 
-@pytest.mark.parametrize(("place", "left", "verb"), [("ready", (0, 2), "purge"), ("delayed", (3, 0), "cancel")])
-def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb):
+@pytest.mark.parametrize(
+    ("place", "left", "verb", "said"),
+    [("ready", (0, 2), "Purge", "Purged"), ("delayed", (3, 0), "Cancel", "Cancelled")],
+)
+def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb, said):
     publish_many("emails", [("welcome", n) for n in range(3)])
     for _ in range(2):
         publish("emails", "welcome", 1, delay=60)
     asked = operator.get(f"{BASE}emails/{place}/all/delete/")
-    assert f"{verb.title()} {5 - sum(left)} {place} messages?" in asked.content.decode()
+    assert f"{verb} {5 - sum(left)} {place} messages?" in asked.content.decode()
 
     fields = dict(asked.context["fields"])
     done = operator.post(f"{BASE}emails/{place}/all/delete/", fields, follow=True)
 
-    assert f"Deleted: {5 - sum(left)} messages." in done.content.decode()
+    assert f"{said}: {5 - sum(left)} messages." in done.content.decode()
     view = inspector.queue("emails")
     assert (view.ready, view.delayed) == left
-    assert LogEntry.objects.get().change_message == f"Began to {verb} {5 - sum(left)} {place} messages"
+    count = 5 - sum(left)
+    assert LogEntry.objects.get().change_message == f"{verb} {count} {place} messages: {count} {said.lower()}"
 
 
 def test_a_purge_deletes_no_more_than_was_confirmed(operator):
@@ -159,7 +163,7 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespa
     operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})
     assert inspector.queue("legacy").paused
     operator.post(
-        f"{BASE}legacy/ready/all/delete/", {"confirmed": "yes", "until": str(inspector.queue("legacy").now_ms + 1)}
+        f"{BASE}legacy/ready/all/delete/", dict(operator.get(f"{BASE}legacy/ready/all/delete/").context["fields"])
     )
     assert inspector.queue("legacy").ready == 0
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.admin.queue_admin import ROUTES
@@ -110,3 +111,20 @@ def test_redriving_its_dead_letters_redrives_those_of_all_partitions(operator):
     operator.post(f"{BASE}payments/dead/all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
     assert inspector.queue("payments").dead == 0
     assert inspector.queue("payments").ready == PARTITIONS
+
+
+def test_what_matches_in_all_partitions_is_counted_shown_cancelled_and_logged(operator):
+    for n in range(12):
+        publish("payments", "charge" if n % 2 else "refund", n, key=str(n), delay=60)
+    address = f"{BASE}payments/delayed/all/delete/"
+
+    asked = operator.get(address, {"name": "charge"})
+    assert asked.context["title"] == "Cancel 6 delayed messages?"
+    shown = asked.context["rows"]
+    assert len(shown) == 5
+    assert all(re.search(r"/payments\.\d/message/delayed/", row["url"]) for row in shown)
+    operator.post(address, dict(asked.context["fields"]))
+
+    assert inspector.queue("payments").delayed == 6
+    said = LogEntry.objects.get().change_message
+    assert said == "Cancel 6 delayed messages where name contains “charge”: 6 cancelled"
