@@ -133,7 +133,7 @@ slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 mutations: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.mutations $(TOPICS)
 
-# MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
+# MQ_E2E_PICTURES=1 also renews the pictures of the documentation. Those of the admin's themes are in build/looks.
 e2e: $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest tests/e2e -m 'not slow' -o addopts= $(PYTEST)
 

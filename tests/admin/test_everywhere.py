@@ -86,6 +86,8 @@ def test_each_page_is_shown_with_named_tables_and_landmarks_and_without_inline_c
             found += faults("".join(response.json()["parts"].values()), is_ours=True)
         else:
             found += faults(response.content.decode(), is_ours=visit.name != "=history")
+            headings = [html.count("<h1") for html in (main_of(response), response.content.decode())]
+            found += ["not one heading"] if headings != [1, 1] and visit.name != "=history" else []
             tags = re.findall(r'<(?:nav|[a-z]+ [^>]*role="region")[^>]*>', main_of(response))
             names = [re.search(r'aria-label="([^"]*)"', tag)[1] for tag in tags]
             found += ["landmarks with the same name"] if len({*names}) < len(names) else []

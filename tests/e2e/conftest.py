@@ -22,6 +22,14 @@ playwright = pytest.importorskip("playwright.sync_api", reason="make e2e install
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "img"
 BASE = "/admin/mq_django/queue/"
+#: Returns what a narrow screen shows only after scrolling sideways. The graph of a run is in a frame of its own.
+CUT = """() => [...document.querySelectorAll("#content-main :is(a, button, input, select, .results, .mq-table *)")]
+    .filter(found => found.checkVisibility() && !found.closest(".visually-hidden, svg"))
+    .filter(found => {
+        const {left, right} = found.getBoundingClientRect()
+        return left < 0 || right > innerWidth || found.matches(".results") && found.scrollWidth > found.clientWidth
+    })
+    .map(found => found.outerHTML.slice(0, 200))"""
 Open = Callable[..., "Window"]
 
 
@@ -60,7 +68,8 @@ class Shop:
             text=True,
         )
         self.manage("openshop", "--verbosity", "0")
-        self.url = self._serve()
+        self._urls: dict[str, str] = {}
+        self.url = self.site()
 
     def manage(self, *arguments: str) -> str:
         """Run one of manage.py's commands, and return what it says."""
@@ -71,6 +80,12 @@ class Shop:
         said, error = json.loads(self._commands.stdout.readline())
         assert not error, error
         return str(said).strip()
+
+    def site(self, look: str = "") -> str:
+        """Serve the shop, with the admin of an app that changes its look if one is named, and return its URL."""
+        if look not in self._urls:
+            self._urls[look] = self._serve(look)
+        return self._urls[look]
 
     def consume(self) -> None:
         """Start consumers, if none run."""
@@ -91,10 +106,11 @@ class Shop:
             self._stop(name)
         self._commands.communicate()
 
-    def _start(self, name: str, *arguments: str, **options: Any) -> None:
+    def _start(self, name: str, *arguments: str, look: str = "", **options: Any) -> None:
+        env = {**self.env, "MQ_E2E_LOOK": look}
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, *arguments], env=self.env, cwd=ROOT, stdout=log, stderr=log, **options
+                [sys.executable, *arguments], env=env, cwd=ROOT, stdout=log, stderr=log, **options
             )
 
     def _stop(self, name: str) -> None:
@@ -106,13 +122,13 @@ class Shop:
             process.kill()
             process.wait(5)
 
-    def _serve(self) -> str:
+    def _serve(self, look: str) -> str:
         from example_project.demo.children import address, listen  # noqa: PLC0415 - it reads no settings
 
         with listen() as listener:
             url = address(listener)
             fd = listener.fileno()
-            self._start("web", "-m", "example_project.demo.website", str(fd), pass_fds=(fd,))
+            self._start(f"web {look}", "-m", "example_project.demo.website", str(fd), look=look, pass_fds=(fd,))
         wait_until(lambda: _answers(f"{url}/admin/login/"), timeout=30)
         return url
 
@@ -138,9 +154,10 @@ def kind(address: str) -> str:
 class Window:
     """One page of the browser, and what it complained about."""
 
-    def __init__(self, page: Any, shop: Shop) -> None:
+    def __init__(self, page: Any, shop: Shop, look: str = "") -> None:
         self.page = page
         self.shop = shop
+        self.url = shop.site(look)
         self.complaints: list[str] = []
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -151,7 +168,7 @@ class Window:
             self.complaints.append(f"{said.text} ({said.location['url']})")
 
     def go(self, path: str = "") -> None:
-        self.page.goto(f"{self.shop.url}{BASE}{path}")
+        self.page.goto(f"{self.url}{BASE}{path}")
 
     def pages(self) -> list[str]:
         """Return an address of every kind of page that links lead to, from the overview on."""
@@ -160,7 +177,7 @@ class Window:
         while ahead:
             self.go(ahead.pop(0))
             links = self.page.eval_on_selector_all(
-                "#content-main a[href]", "found => found.map(a => a.pathname + a.search)"
+                "#content-main a[href]:not(svg a)", "found => found.map(a => a.pathname + a.search)"
             )
             for link in links:
                 address = link.removeprefix(BASE)
@@ -245,16 +262,59 @@ def busy(opened: Any) -> Shop:
     return found
 
 
+def publish(shop: Shop, queue: str, name: str, data: dict[str, Any], *options: str) -> str:
+    """Publish a message, and return its id."""
+    return str(json.loads(shop.manage("mq", "publish", queue, name, json.dumps(data), *options, "--json"))["id"])
+
+
+def status(shop: Shop, queue: str) -> dict[str, Any]:
+    """Return the figures of a queue."""
+    found: dict[str, Any] = json.loads(shop.manage("mq", "status", queue, "--json"))[0]
+    return found
+
+
+ORDER = {"order_id": 7, "name": "Ada", "total": "12.50", "lines": [{"product": "Mug", "pieces": 2}]}
+
+
+def order(shop: Shop, count: int) -> None:
+    """Publish orders to the topic."""
+    many = [("order.placed", {**ORDER, "order_id": number}) for number in range(count)]
+    shop.do(f"from mq_django import topics; topics['orders'].publish_many({many!r})")
+
+
+@pytest.fixture
+def full(busy: Shop) -> Iterator[Shop]:
+    """A shop that has something to show in each place."""
+    for name in ("mended", "enough"):
+        (busy.folder / name).unlink(missing_ok=True)
+    publish(busy, "emails", "fragile", {"user_id": 7})
+    publish(busy, "emails", "nobody.knows", {"user_id": 7})
+    publish(busy, "emails", "welcome", {"user_id": 7}, "--delay", "3600")
+    publish(busy, "emails", "long", {"user_id": 7})
+    busy.manage(
+        "mq", "schedules", "create", "digest", "--queue", "notifications", "--every", "86400", "--message", "push"
+    )
+    order(busy, 3)
+    busy.do("from example_project.office.workflows import import_price_lists as run; run.start([])")
+    wait_until(lambda: status(busy, "emails")["dead"] and status(busy, "emails")["unhandled"], timeout=30)
+    busy.manage("mq", "pause", "notifications")
+    publish(busy, "notifications", "push", {"user": 1, "password": "x"})
+    yield busy
+    (busy.folder / "enough").touch()
+    busy.manage("mq", "schedules", "delete", "digest", "--queue", "notifications", "--yes")
+    busy.manage("mq", "resume", "notifications")
+
+
 @pytest.fixture
 def window(browser: Any) -> Iterator[Open]:
     """Open pages of a shop, logged in; at the end none may have complained."""
     opened: list[tuple[Window, Any]] = []
 
-    def open_page(shop: Shop, **options: Any) -> Window:
+    def open_page(shop: Shop, look: str = "", **options: Any) -> Window:
         options = {"viewport": {"width": 1280, "height": 860}, "storage_state": shop.session, **options}
         context = browser.new_context(**options)
         context.set_default_timeout(15_000 * PATIENCE)
-        found = Window(context.new_page(), shop)
+        found = Window(context.new_page(), shop, look)
         opened.append((found, context))
         if shop.session is None:
             found.log_in()

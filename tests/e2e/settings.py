@@ -1,12 +1,19 @@
-"""The example project behind a strict content security policy."""
+"""The example project behind a strict content security policy, or with an admin of another look."""
+
+import os
 
 from example_project.settings import *  # noqa: F403
 from example_project.settings import INSTALLED_APPS as SHOP_APPS
 from example_project.settings import MIDDLEWARE as SHOP_MIDDLEWARE
 from example_project.settings import MQ_DJANGO as SHOP_QUEUES
 
-INSTALLED_APPS = [*SHOP_APPS, "tests.e2e"]
-MIDDLEWARE = ["tests.e2e.policy.strict", *SHOP_MIDDLEWARE]
+#: An app that changes the look of the admin. Such pages have scripts and styles in them, which the policy would refuse.
+LOOK = os.environ.get("MQ_E2E_LOOK")
+
+INSTALLED_APPS = [*filter(None, [LOOK]), *SHOP_APPS, "tests.e2e"]
+MIDDLEWARE = [*SHOP_MIDDLEWARE] if LOOK else ["tests.e2e.policy.strict", *SHOP_MIDDLEWARE]
+JAZZMIN_SETTINGS = {"use_google_fonts_cdn": False}
+JAZZMIN_UI_TWEAKS = {"default_theme_mode": "auto"}
 
 
 def directly(found):

@@ -5,20 +5,13 @@ import os
 
 import pytest
 
+from tests.e2e.conftest import CUT, publish, status
 from tests.waiting import wait_until
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make e2e installs axe")
 AXE_SCRIPT = axe.Axe().axe_script
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
-
-
-def publish(shop, queue, name, data, *options):
-    return json.loads(shop.manage("mq", "publish", queue, name, json.dumps(data), *options, "--json"))["id"]
-
-
-def status(shop, queue):
-    return json.loads(shop.manage("mq", "status", queue, "--json"))[0]
 
 
 def test_the_numbers_move_by_themselves_and_the_focus_stays_where_it_is(shop, window):
@@ -31,6 +24,11 @@ def test_the_numbers_move_by_themselves_and_the_focus_stays_where_it_is(shop, wi
     seen.expect("has 1 message and no running consumer. Is runconsumer started?")
     seen.expect("1 problem found.")
     assert seen.page.evaluate("document.activeElement.textContent") == "notifications"
+    # The new rows have the heads of their columns, too.
+    labels = seen.page.eval_on_selector_all(
+        "#result_list tbody td.mq-number:nth-child(2)", "f => f.map(c => c.dataset.label)"
+    )
+    assert {*labels} == {"Ready"}
     seen.page.keyboard.press("Enter")
     seen.expect("1 problem found.")
 
@@ -78,15 +76,6 @@ def test_a_queue_is_paused_and_a_message_says_why_it_waits(busy, window):
     seen.expect("The queue was resumed.")
 
 
-ORDER = {"order_id": 7, "name": "Ada", "total": "12.50", "lines": [{"product": "Mug", "pieces": 2}]}
-
-
-def order(shop, count):
-    """Publish orders to the topic."""
-    many = [("order.placed", {**ORDER, "order_id": number}) for number in range(count)]
-    shop.do(f"from mq_django import topics; topics['orders'].publish_many({many!r})")
-
-
 def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window):
     shop.consume()
     publish(shop, "emails", "long", {})
@@ -110,27 +99,6 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window):
     seen.expect("No consumer is running.", seconds=30)
 
 
-@pytest.fixture
-def full(busy):
-    """A shop that has something to show in each place."""
-    for name in ("mended", "enough"):
-        (busy.folder / name).unlink(missing_ok=True)
-    publish(busy, "emails", "fragile", {"user_id": 7})
-    publish(busy, "emails", "nobody.knows", {"user_id": 7})
-    publish(busy, "emails", "welcome", {"user_id": 7}, "--delay", "3600")
-    publish(busy, "emails", "long", {"user_id": 7})
-    busy.manage(
-        "mq", "schedules", "create", "digest", "--queue", "notifications", "--every", "86400", "--message", "push"
-    )
-    order(busy, 3)
-    wait_until(lambda: status(busy, "emails")["dead"] and status(busy, "emails")["unhandled"], timeout=30)
-    busy.manage("mq", "pause", "notifications")
-    publish(busy, "notifications", "push", {"user": 1, "password": "x"})
-    yield busy
-    (busy.folder / "enough").touch()
-    busy.manage("mq", "resume", "notifications")
-
-
 def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window):
     """With the strict policy on: what judges the pages is handed to the browser past it."""
     desk, phone = window(full), window(full, color_scheme="dark", **PHONE)
@@ -142,7 +110,14 @@ def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window):
         for seen, what in ((desk, "light, on a desk"), (phone, "dark, on a phone")):
             seen.go(path)
             serious += [(path, what, *fault) for fault in faults(seen.page)]
+        for width in (390, 320):
+            phone.page.set_viewport_size({"width": width, "height": 844})
+            serious += [(path, width, cut) for cut in phone.page.evaluate(CUT)]
     assert serious == []
+
+    phone.go("consumers/")
+    phone.page.locator(".mq-running a", has_text="Cancel…").click()
+    phone.expect("Cancel this message?")
 
 
 def faults(page):
@@ -172,7 +147,8 @@ def test_pictures_are_renewed(full, window):
     phone = window(full, color_scheme="dark", device_scale_factor=2, **PHONE)
     desk.shoot("queues", "", "attention.")
     desk.shoot("queue", "emails/change/", "handled")
-    entry = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))[0]["id"]
+    dead = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))
+    entry = next(row["id"] for row in dead if row["name"] == "fragile")
     desk.go("emails/dead/")
     desk.press(entry)
     desk.expect("the press is jammed")

@@ -36,6 +36,24 @@
         }
     };
 
+    /** Write the heads of the columns into the cells of the tables, which are shown as cards on a phone. */
+    const labelCells = root => {
+        for (const table of root.querySelectorAll(".mq-table:has(thead)")) {
+            const labels = [...table.tHead.rows[0].cells].map(head => head.textContent.trim());
+            for (const row of table.tBodies[0].rows) {
+                let column = 0;
+                for (const cell of row.cells) {
+                    // A cell over several columns is a sentence.
+                    if (cell.colSpan === 1 && labels[column]) {
+                        cell.dataset.label = labels[column];
+                    }
+                    column += cell.colSpan;
+                }
+            }
+            table.classList.add("mq-cards");
+        }
+    };
+
     /** Show what an answer has for the parts of the page, and note the versions that are shown now. */
     const show = (root, result) => {
         const {parts = {}, rows = {}, have = {}} = result;
@@ -48,6 +66,7 @@
                 part.dataset.mqHave = have[name] ?? "";
             }
         }
+        labelCells(root);
     };
 
     /** Return the versions of the parts that are shown; longer ones than servers accept in a header are left out. */
@@ -179,6 +198,7 @@
         count();
     };
 
+    labelCells(document);
     for (const root of document.querySelectorAll("[data-mq-live]")) {
         watch(root);
     }
