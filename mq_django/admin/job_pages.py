@@ -229,8 +229,8 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
     return [
         (_("To queue"), text.visible(found.order.target, limit=160) if found.order.target else ""),
         (_("Started by"), text.visible(found.order.who, limit=100)),
-        (_("Started"), text.moment(found.since_ms)),
-        (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms)),
+        (_("Started"), text.moment(found.since_ms, exact=True)),
+        (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms, exact=True)),
         (_("Rate limit"), _("%(count)s/s") % {"count": text.number(found.rate)} if found.rate else ""),
         (_("Worker"), text.visible(found.worker, limit=100) if found.worker else ""),
         (_("Scanned"), scanned(found)),

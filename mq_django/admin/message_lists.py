@@ -104,9 +104,9 @@ def facts(
         (_("Id"), text.visible(view.id)),
         (_("Name"), text.visible(view.name) if view.name else ""),
         *first,
-        (_("Published"), text.moment(view.published_ms)),
+        (_("Published"), text.moment(view.published_ms, exact=True)),
         *last,
-        (_("Expires"), text.moment(view.expires_ms)),
+        (_("Expires"), text.moment(view.expires_ms, exact=True)),
         (_("Priority"), str(view.priority) if view.priority else ""),
     ]
     if can_see_data:
@@ -133,7 +133,7 @@ def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
         "ending": _("gave up") if is_end else _("failed, will be retried"),
         "is_end": is_end,
         "consumer": text.visible(attempt.consumer, limit=100),
-        "ended": text.moment(finished),
+        "ended": text.moment(finished, exact=True),
         "took": text.seconds(took),
         "error": shown_error(attempt.error, can_see_data=can_see_data),
         "traceback": text.visible(attempt.traceback, lines=True) if attempt.traceback and can_see_data else "",
@@ -249,7 +249,8 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         if has_index:
             page.say(messages.WARNING, _("There is no message with the id “%(id)s” here.") % {"id": message_id[:200]})
     scanned_for = "" if has_index else message_id
-    found = list_messages(name, state, filter_form.criteria(page, scanned_for), after=after, limit=PER_PAGE)
+    criteria = filter_form.criteria(page, scanned_for)
+    found = list_messages(name, state, criteria, after=after, limit=PER_PAGE, by_end=state == "handled")
     view = quick_stats(name)
     times = run_times(view) if state == "pending" else {}
     total = "" if state == "handled" else text.number(getattr(view, state))
@@ -270,6 +271,7 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         **_actions(page, name, state, total, has_rows=has_rows, on=is_filtered),
         **next((job_line(page, name, acted) for acted in ACTIONS if acted == state), {}),
         **filter_form.shown(page, message_id=message_id, with_error=state == "dead"),
+        filter_by_end=state == "handled",
         **progress,
     )
 

@@ -97,7 +97,7 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
 
 def _about(view: MessageView, runs_ms: int | None) -> tuple[list[Fact], list[Fact]]:
     """Return what the state of a message says about it, for before and after the time of its publication."""
-    at, consumer = text.moment(view.at_ms), text.visible(view.consumer) if view.consumer else ""
+    at, consumer = text.moment(view.at_ms, exact=True), text.visible(view.consumer) if view.consumer else ""
     attempt = (_("Attempt"), str(view.attempt))
     match view.state:
         case "dead":
@@ -106,7 +106,7 @@ def _about(view: MessageView, runs_ms: int | None) -> tuple[list[Fact], list[Fac
         case "handled":
             ending = "" if view.ending is None else ending_words(view.ending)
             times = [
-                (_("Started"), text.moment(view.started_ms)),
+                (_("Started"), text.moment(view.started_ms, exact=True)),
                 (_("Ended"), at),
                 (_("Took"), text.seconds(view.seconds)),
             ]

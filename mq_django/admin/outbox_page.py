@@ -9,7 +9,7 @@ from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedire
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.message_lists import shown_error
+from mq_django.admin.message_lists import facts, shown_error
 from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import (
@@ -28,7 +28,14 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.core.texts import escape, truncate
 from mq_django.inspector import outbox_views
-from mq_django.inspector.outbox_views import MAX_ROWS, OutboxRow, OutboxView, outbox_databases, outboxes
+from mq_django.inspector.outbox_views import (
+    MAX_ROWS,
+    OutboxRow,
+    OutboxView,
+    outbox_databases,
+    outboxes,
+    outboxes_of,
+)
 from mq_django.inspector.problem_list import outbox_problem
 from mq_django.inspector.problem_sentences import counted
 
@@ -70,6 +77,27 @@ def _context(page: Page) -> dict[str, Any]:
         "keeps": any(view.retained for view in found),
         "has_databases": len({view.database for view in found}) > 1,
     }
+
+
+def tile(page: Page, name: str) -> list[dict[str, Any]]:
+    """Return the tile of the outbox of a queue or topic, for its page; none without an outbox."""
+    found = outboxes_of([name])
+    if not found:
+        return []
+    waiting, aside = sum(view.waiting for view in found), sum(view.set_aside for view in found)
+    is_more, worst = any(view.is_more for view in found), max(found, key=lambda view: (view.set_aside, view.waiting))
+    note = _("cannot be read") if any(view.error for view in found) else ""
+    if aside:
+        note = _("set aside: %(count)s") % {"count": counted(aside, is_more=is_more)}
+    return [
+        {
+            "label": _("Outbox"),
+            "count": counted(waiting, is_more=is_more),
+            "note": note,
+            "url": f"{page.url('outbox')}?{_query(worst.database, name, waiting=not aside)}",
+            "bad": bool(note),
+        }
+    ]
 
 
 def _beyond(count: int, shown: int) -> str:
@@ -122,7 +150,7 @@ def _listed(page: Page) -> dict[str, Any]:
         "database": database,
         "destination": destination,
         "is_waiting": waiting,
-        "messages_listed": [_message(page, row) for row in found.rows],
+        "messages_listed": [_message(page, database, row) for row in found.rows],
         "go_on": "" if found.after is None else f"?{query}&after={found.after}",
         "back": f"?{query}" if after else "",
         "other_url": f"?{_query(database, destination, waiting=not waiting)}",
@@ -131,10 +159,11 @@ def _listed(page: Page) -> dict[str, Any]:
     }
 
 
-def _message(page: Page, row: OutboxRow) -> dict[str, Any]:
+def _message(page: Page, database: str, row: OutboxRow) -> dict[str, Any]:
     can_see_data = page.can(SEE_DATA)
     return {
         "row": row.id,
+        "url": page.url("outbox_row", text.to_url(database.encode()), str(row.id)),
         "id": text.visible(row.message_id, limit=60),
         "destination": text.visible(row.destination, limit=60),
         "name": text.visible(row.name, limit=60),
@@ -146,6 +175,34 @@ def _message(page: Page, row: OutboxRow) -> dict[str, Any]:
         "error": shown_error(row.error, can_see_data=can_see_data, limit=300),
         "failed": text.moment(row.failed_ms),
     }
+
+
+@needs(VIEW)
+def row(page: Page, database: str, row: str) -> HttpResponse:
+    """Show the message of a row, that waits or was set aside, in the same way as one in Redis."""
+    alias = text.from_url(database).decode(errors="replace")
+    is_known = alias in outbox_databases() and row.isdecimal() and len(row) < 19
+    found = outbox_views.get(alias, int(row)) if is_known else None
+    message = outbox_views.get_message(alias, int(row)) if is_known else None
+    if found is None or message is None:
+        return page.leave(page.url("outbox"), _("This row no longer exists: it was published or discarded."))
+    can_see_data = page.can(SEE_DATA)
+    state = _("set aside") if found.is_set_aside else _("being published") if found.is_claimed else _("waiting")
+    first = [(_("Queue or topic"), text.visible(found.destination)), (_("State"), state)]
+    due, failed = text.moment(found.due_ms, exact=True), text.moment(found.failed_ms, exact=True)
+    buttons = [{"label": _("Publish…"), "action": RETRY}, {"label": _("Discard…"), "action": DISCARD}]
+    return page.render(
+        "message",
+        _("Message"),
+        tabs=sections(page, "outbox"),
+        act_url=page.url("outbox_act"),
+        chosen_field=CHOSEN,
+        ref=row,
+        fields=[("database", alias)],
+        buttons=buttons if found.is_set_aside and page.can(OPERATE) else [],
+        error=shown_error(message.error, can_see_data=can_see_data),
+        **facts(message, can_see_data=can_see_data, first=first, last=[(_("Due"), due), (_("Set aside"), failed)]),
+    )
 
 
 @needs(VIEW, OPERATE)

@@ -70,6 +70,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("consumers/<str:who>/stacks.json", consumer_pages.stack_stats, require_GET, "stacks_stats"),
     ("outbox/", outbox_page.outbox, require_GET, "outbox"),
     ("outbox.json", outbox_page.stats, require_GET, "outbox_stats"),
+    ("outbox/rows/<str:database>/<str:row>/", outbox_page.row, require_GET, "outbox_row"),
     ("outbox/rows/act/", outbox_page.act, require_POST, "outbox_act"),
     ("workflows/", run_pages.runs, require_GET, "workflows"),
     ("workflows.json", run_pages.stats, require_GET, "workflows_stats"),

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import limit_pages, schedule_pages, topic_pages
+from mq_django.admin import limit_pages, outbox_page, schedule_pages, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, problems, text
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
@@ -136,6 +136,8 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         *([tile("parked", _("Parked"), _("in the lines of their keys"))] if view.parked else []),
         tile("dead", _("Dead letters"), bad=True),
         {"label": _("Running consumers"), "count": text.number(view.alive), "note": _slots(view)},
+        # Rows of a group or a partition belong to the topic or to the whole queue.
+        *(outbox_page.tile(page, view.name) if view.name in get_config().queues else []),
     ]
 
 

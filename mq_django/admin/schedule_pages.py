@@ -161,8 +161,7 @@ TICK = "tick"
 
 def shown_tick(tick_ms: int | None) -> str:
     """Return a tick in the current time zone, with its offset: when clocks go back, an hour comes twice."""
-    when = None if tick_ms is None else text.local(tick_ms)
-    return "" if when is None else when.isoformat(sep=" ", timespec="seconds")
+    return "" if tick_ms is None else text.date(tick_ms)
 
 
 class Done(NamedTuple):

@@ -168,7 +168,7 @@ def message(page: Page, topic: str, entry: str) -> HttpResponse:
             found,
             can_see_data=page.can(SEE_DATA),
             first=[(_("Offset"), text.visible(entry))],
-            last=[(_("In the log since"), text.moment(found.at_ms, now=view.now_ms))],
+            last=[(_("In the log since"), text.moment(found.at_ms, now=view.now_ms, exact=True))],
         ),
     )
 
@@ -234,8 +234,7 @@ def _position(asked: dict[str, str]) -> Offset | None:
 def said(position: Offset) -> str:
     """Return a position as text."""
     if isinstance(position, datetime):
-        shown = text.local(milliseconds(position)) or position
-        return shown.isoformat(sep=" ", timespec="seconds")
+        return text.date(milliseconds(position))
     return {BEGINNING: _("the beginning"), END: _("the end")}.get(position, escape(position))
 
 

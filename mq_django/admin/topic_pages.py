@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
+from mq_django.admin import outbox_page
 from mq_django.admin.ui import charts, problems, text
 from mq_django.admin.ui.page import VIEW, Page, needs, topic_tabs
 from mq_django.admin.ui.text import settings_of
@@ -177,6 +178,7 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
             "note": behind.name if behind and behind.lag else "",
             "bad": any(group.alarm is not None for group in view.groups),
         },
+        *(outbox_page.tile(page, view.name) if view.name in get_config().topics else []),
     ]
 
 

@@ -7,7 +7,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -43,6 +43,7 @@ def messages(
     after: str = "",
     limit: int,
     with_log: bool = True,
+    by_end: bool = False,
 ) -> Scanned[MessageView]:
     """Return up to `limit` messages of a queue in a state that match, and the cursor at which the list goes on.
 
@@ -56,6 +57,8 @@ def messages(
         after: the cursor at the end of the list before.
         limit: maximum messages.
         with_log: whether the ready messages of a group include the ones in the log of its topic.
+        by_end: whether the times of `where` are those when handled messages ended, which are found without a scan of
+            later ones.
 
     Raises:
         UnknownQueue: the queue is not configured.
@@ -66,14 +69,14 @@ def messages(
         # The cursor begins with the number of the partition and a slash.
         number, _, cursor = after.rpartition("/")
         at = min(whole(number) or 0, len(parts) - 1)
-        found = messages(parts[at].name, state, where, after=cursor, limit=limit, with_log=with_log)
+        found = messages(parts[at].name, state, where, after=cursor, limit=limit, with_log=with_log, by_end=by_end)
         more = f"{at}/{found.after}" if found.after else f"{at + 1}/" if at + 1 < len(parts) else ""
         return Scanned(found.rows, found.scanned, more)
     if state == "dead":
         return dead_letters.search_dead_letters(name, where, after=after, limit=limit)
     if state == "handled":
         history = _history(name)
-        return scan(partial(_handled, history, where), where, after=after, limit=limit)
+        return scan(partial(_handled, history, where, by_end), where, after=after, limit=limit)
     reader = open_reader(name, with_log=with_log)
 
     def read(cursor: str, count: int) -> Rows:
@@ -193,8 +196,10 @@ def _history(name: str) -> MessageHistory:
     return MessageHistory(config, open_transport("inspect", config.connection))
 
 
-def _handled(history: MessageHistory, where: Filter, after: str, limit: int) -> Rows:
-    for at, found in history.newest(after=after, limit=limit):
+def _handled(history: MessageHistory, where: Filter, by_end: bool, after: str, limit: int) -> Rows:
+    ended = (where.since_ms, where.until_ms) if by_end else (None, None)
+    where = replace(where, since_ms=None, until_ms=None) if by_end else where
+    for at, found in history.newest(after=after, limit=limit, since_ms=ended[0], until_ms=ended[1]):
         yield at, None if found is None or not where.matches(_Filterable(found)) else _handled_view(found)
 
 

@@ -8,15 +8,20 @@ from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections, router, transaction
 from django.db import Error as AnyDatabaseError
 from django.db.models import Count, Min, Q, QuerySet
+from django.db.models.functions import Length
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.jsontext import loads
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.partitions import public_name
-from mq_django.core.redaction import redact_forms, redact_text
+from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.texts import class_name
 from mq_django.core.thresholds import Thresholds, exceeds
+from mq_django.errors import DecodeError
+from mq_django.inspector.message_views import MessageView
+from mq_django.outbox.row_body import contents_of
 
 #: Rows that are counted of one database. A page stays fast however many there are.
 MAX_ROWS = 100_000
@@ -137,21 +142,23 @@ def outboxes_of(queues: Collection[str]) -> list[OutboxView]:
     """
     users = set(_configured())
     names = {public_name(name).partition(GROUP_SEPARATOR)[0] for name in queues}
-    concerned = {*names, ""} if names & users else names
-    return [view for view in (outboxes() if users else ()) if not names or view.destination in concerned]
+    found = [view for alias in outbox_databases() for view in _views(alias, MAX_ROWS, names)] if users else []
+    return [view for view in found if not view.error or not names or names & users]
 
 
-def _views(alias: str, at_most: int | None) -> list[OutboxView]:
+def _views(alias: str, at_most: int | None, names: Collection[str] = ()) -> list[OutboxView]:
     try:
         # A savepoint, so that an error leaves a transaction of the request as it is.
         with transaction.atomic(using=alias):
-            return list(_read(alias, at_most))
+            return list(_read(alias, at_most, names))
     except AnyDatabaseError as error:
         return [OutboxView(database=alias, error=str(error).strip() or class_name(type(error)))]
 
 
-def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
+def _read(alias: str, at_most: int | None, names: Collection[str]) -> Iterator[OutboxView]:
+    """Yield what a database has for queues and topics with these names, or without names for all."""
     rows, now_ms = _model("OutboxMessage").objects.using(alias), clock.now_ms()
+    rows = rows.filter(destination__in=names) if names else rows
     retained = _retained(rows, at_most)
     rows = rows.exclude(IS_RETAINED)
     end = None if at_most is None else _end(rows, at_most)
@@ -166,16 +173,12 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
             oldest_ms=Min("published_ms", filter=WAITS & Q(published_ms__range=(0, LAST_MS))),
         )
     }
-    stopped = dict(
-        _model("OutboxState")
-        .objects.using(alias)
-        .exclude(problem="")
-        .order_by("id")
-        .values_list("destination", "problem")
-    )
+    problems = _model("OutboxState").objects.using(alias).exclude(problem="").order_by("id")
+    stopped = {_name(where): _name(why) for where, why in problems.values_list("destination", "problem")}
     # Where publish() writes without `using`. Those without messages are shown there, with 0.
     usual = _configured() if alias == publish_database() else ()
-    for destination in sorted({*found, *stopped, *usual, *retained}):
+    every = {*found, *stopped, *usual, *retained}
+    for destination in sorted(every.intersection(names) if names else every):
         row = found.get(destination, {"waiting": 0, "set_aside": 0, "oldest_ms": None})
         oldest_ms = row.pop("oldest_ms")
         yield OutboxView(
@@ -190,7 +193,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
 
 
 def _name(written: str | bytes) -> str:
-    """Return the name of a destination. SQLite also keeps bytes in a column of text, if another program writes some."""
+    """Return a text. SQLite also keeps bytes in a column of text, if another program writes some."""
     return written if isinstance(written, str) else bytes(written).decode(errors="replace")
 
 
@@ -236,6 +239,7 @@ class OutboxRow:
     due_ms: int | None
     #: Whether a relay has claimed it.
     is_claimed: bool
+    is_set_aside: bool
     #: Why it was set aside; "" if it was not.
     error: str
     #: When it was set aside.
@@ -275,6 +279,49 @@ def get(database: str, row: int) -> OutboxRow | None:
     """Return a message by the number of its row; None if it is no longer there."""
     found = _model("OutboxMessage").objects.using(database).defer("body").filter(pk=row).first()
     return None if found is None else _row(found)
+
+
+#: A longer body is not read for a page.
+MAX_BODY = 1024 * 1024
+
+
+def get_message(database: str, row: int) -> MessageView | None:
+    """Return what the message of a row has, with the secrets in it replaced; None if the row is no longer there.
+
+    Without its data if it is longer than MAX_BODY, and with the problem if the row has no message.
+    """
+    rows = _model("OutboxMessage").objects.using(database).annotate(length=Length("body")).defer("body")
+    found = rows.filter(pk=row).first()
+    if found is None:
+        return None
+    shown = _row(found)
+    about: dict[str, Any] = {
+        "id": shown.message_id,
+        "name": shown.name,
+        "key": shown.key,
+        "size": shown.size,
+        "published_ms": shown.published_ms or None,
+        "error": shown.error,
+    }
+    if found.length > MAX_BODY:
+        return MessageView(**about)
+    try:
+        contents, data = contents_of(_name(found.body))
+        return MessageView(**about, **_attributes(contents["message"]), data=redact(loads(data)), has_data=True)
+    except DecodeError as error:
+        return MessageView(**about, problem=redact_text(str(error)))
+
+
+def _attributes(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes in the body of a row that have their types. Any program may have written it."""
+    priority, unique, headers = found.get("priority"), found.get("unique"), found.get("headers")
+    pairs = headers.items() if isinstance(headers, dict) else ()
+    return {
+        "priority": priority if isinstance(priority, int) else 0,
+        "unique": unique if isinstance(unique, str) else None,
+        "headers": redact({name: value for name, value in pairs if isinstance(value, str)}),
+        "expires_ms": whole(found.get("expires_ms"), LAST_MS),
+    }
 
 
 def retry(database: str, rows: Collection[int] = (), *, destination: str = "") -> int:
@@ -324,15 +371,16 @@ def _chosen(database: str, destination: str, *, set_aside: bool) -> QuerySet[Any
 def _row(found: Any) -> OutboxRow:
     return OutboxRow(
         id=found.pk,
-        destination=found.destination,
-        message_id=redact_forms(found.message_id),
-        name=redact_forms(found.name),
-        key=None if found.key is None else redact_forms(found.key),
+        destination=_name(found.destination),
+        message_id=redact_forms(_name(found.message_id)),
+        name=redact_forms(_name(found.name)),
+        key=None if found.key is None else redact_forms(_name(found.key)),
         # In SQLite any column may have text.
         size=whole(found.size) or 0,
         published_ms=whole(found.published_ms, LAST_MS) or 0,
         due_ms=whole(found.due_ms, LAST_MS),
         is_claimed=bool(found.batch),
-        error=redact_text(found.error),
+        is_set_aside=found.batch == 0,
+        error=redact_text(_name(found.error)),
         failed_ms=whole(found.failed_ms, LAST_MS),
     )

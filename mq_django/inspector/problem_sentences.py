@@ -1,6 +1,7 @@
 """The problems of queues, outboxes, schedules and runs as sentences in the current language."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
 
@@ -28,7 +29,9 @@ def number(value: float) -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a measured duration, rounded down to one unit."""
+    """Return a measured duration, rounded down to one unit; "< 1 s" for a shorter one."""
+    if 0 < ms < 1000:
+        return _("< 1 s")
     unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
     return _in_unit(unit, number(count))
 
@@ -48,15 +51,16 @@ def _in_unit(unit: str, count: str) -> str:
 def date(ms: int) -> str:
     """Return a time as date and time in the current time zone."""
     when = local(ms)
-    return str(ms) if when is None else when.isoformat(sep=" ", timespec="minutes")
+    return str(ms) if when is None else when.isoformat(sep=" ", timespec="seconds")
 
 
 def local(ms: int) -> datetime | None:
-    """Return a time in the current time zone, or None if it has no valid date there."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(current_time_zone())
-    except (ValueError, OverflowError, OSError):
-        return None
+    """Return a time in the current time zone, in UTC if it has no date there, or None if it has none at all."""
+    found = None
+    with suppress(ValueError, OverflowError, OSError):
+        found = datetime.fromtimestamp(ms / 1000, UTC)
+        return found.astimezone(current_time_zone())
+    return found
 
 
 # The problems of a queue as sentences, in the current language.

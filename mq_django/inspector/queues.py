@@ -1,6 +1,7 @@
 """All queues or one of them, for display."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -23,7 +24,8 @@ from mq_django.inspector.statistics import (
 )
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.topic_stats import group_names, shares
+from mq_django.stores.topic_stats import MAX_NAMES, group_names, shares
+from mq_django.transport import scripts
 from mq_django.transport.connections import node_of, open_transport, open_transports
 from mq_django.transport.sessions import Transport, reply_or_raise
 
@@ -150,6 +152,18 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     return summed(config, list(map(_shown, parts, read_views(parts, transports_of(parts), minutes=0))))
 
 
+def redis_now_ms() -> int:
+    """Return the time in ms since 1970 by the clock of Redis, by that of this machine if it cannot be asked."""
+    config = min(get_config().queues.values(), key=lambda config: config.connection, default=None)
+    if config is not None:
+        # Times that nobody can compare with this clock are shown by another one rather than not at all.
+        with suppress(StoreError):
+            command = scripts.command("clock_read", keys=[config.each_part[0].keys.ready], args=[])
+            (found,) = open_transport("inspect", config.connection).pipeline([command])
+            return int(reply_or_raise(found)) // 1000
+    return clock.now_ms()
+
+
 def totals() -> Totals:
     """Return the sums over all queues.
 
@@ -217,7 +231,7 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
         for of, _, group in in_code
         if of == topic.public_name
     }
-    there = group_names(topics, transports_of(topics))
+    there = group_names(topics, transports_of(topics), max_groups=MAX_NAMES)
     for topic, names in zip(topics, shares(topics, there), strict=True):
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
@@ -231,7 +245,7 @@ def groups_left_out() -> dict[str, int]:
         StoreError: cannot reach Redis.
     """
     topics = list(get_config().topics.values())
-    there = group_names(topics, transports_of(topics)) if topics else []
+    there = group_names(topics, transports_of(topics), max_groups=MAX_NAMES) if topics else []
     pairs = zip(topics, there, shares(topics, there), strict=True)
     more = {
         topic.name: len(names) - len(shown)

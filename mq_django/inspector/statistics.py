@@ -33,7 +33,7 @@ from mq_django.stores.background_jobs import jobs_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
 from mq_django.stores.dead_letters import text_of
 from mq_django.stores.members import read_membership
-from mq_django.stores.topic_stats import TopicStats, topic_stats
+from mq_django.stores.topic_stats import MAX_NAMES, TopicStats, topic_stats
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_raise
@@ -68,7 +68,7 @@ def read_views(
 def _stats(topics: Sequence[TopicConfig], transports: Sequence[Transport]) -> Sequence[TopicStats | StoreError]:
     """Return the statistics of topics; errors if none of their servers can be reached."""
     try:
-        return topic_stats(topics, transports, at_most=MAX_COUNTED)
+        return topic_stats(topics, transports, at_most=MAX_COUNTED, max_groups=MAX_NAMES)
     except StoreError as error:
         return [error] * len(topics)
 

@@ -16,7 +16,7 @@ from mq_django.inspector.statistics import MAX_COUNTED
 from mq_django.registry import groups
 from mq_django.stores import open_log
 from mq_django.stores.log import Log, PartitionedLog
-from mq_django.stores.topic_stats import GroupStats, TopicStats, count_between, topic_stats
+from mq_django.stores.topic_stats import MAX_NAMES, GroupStats, TopicStats, count_between, topic_stats
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
@@ -205,7 +205,7 @@ def _log(name: str) -> Log | PartitionedLog:
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
     transports = open_transports("inspect", [config.connection for config in configs])
-    found = topic_stats(configs, transports, minutes=minutes, at_most=MAX_COUNTED)
+    found = topic_stats(configs, transports, minutes=minutes, at_most=MAX_COUNTED, max_groups=MAX_NAMES)
     return [
         TopicView(config=config, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)

@@ -1,15 +1,11 @@
-"""The rows of the outbox: a row for a publication, and the publication in a row.
-
-The body of a row is JSON: `message` has the attributes that differ from their defaults, `options` the options of the
-publish, and `data` comes last, as the text that is published.
-"""
+"""The rows of the outbox: a row for a publication, and the publication in a row."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from mq_django.core import clock, numbers
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
@@ -17,6 +13,7 @@ from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
+from mq_django.outbox.row_body import DATA, contents_of
 from mq_django.stores.outbox_marks import TAKEN
 
 #: The columns that a publish writes. The others are NULL.
@@ -24,10 +21,6 @@ COLUMNS = (
     *("destination", "part", "parts", "message_id", "name", "key", "body", "size", "due_ms", "published_ms"),
     "error",
 )
-
-#: Stands before the data. No text in the JSON before it has it, because quotes in texts are escaped, and no key: `data`
-#: is no name of a header.
-_DATA = ',"data":'
 
 #: Attributes that have a column of their own, or that a new message does not have.
 _ELSEWHERE = {"id", "name", "data", "queue", "attempt", "key", "headers", "destination", "delay_ms", "due_ms"}
@@ -57,7 +50,7 @@ def values_of(publications: Sequence[Publication]) -> list[tuple[Any, ...]]:
         attributes = _changed(message, _MESSAGE)
         if message.headers:
             attributes["headers"] = dict(message.headers)
-        body = b'{"message":%b,"options":%b%b%b}' % (dumps(attributes), options_text, _DATA.encode(), text)
+        body = b'{"message":%b,"options":%b%b%b}' % (dumps(attributes), options_text, DATA.encode(), text)
         published_ms = now_ms if message.published_ms is None else message.published_ms
         named = (message.id, message.name, message.key)
         found.append((*partition, *named, body.decode(), len(body), due_ms, published_ms, ""))
@@ -75,9 +68,7 @@ def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
         DecodeError: the row has none.
     """
     try:
-        head, _, tail = row.body.partition(_DATA)
-        text = tail[:-1].encode()
-        found = loads(head.encode() + b"}")
+        found, text = contents_of(row.body)
         partition = whole.parts[row.part] if whole.parts else whole
         if row.due_ms is not None and numbers.whole(row.due_ms, LAST_MS) is None:
             raise ValueError(f"no time: {repr_of(row.due_ms)}")  # noqa: TRY301 - as what the body has
@@ -97,8 +88,8 @@ def partition_for_row(row: OutboxMessage, whole: DeliveryOptions) -> tuple[int, 
 def publication_unique(row: OutboxMessage) -> str | None:
     """Return the unique key of the message in a row; None: it has none, or the row has no message."""
     try:
-        found = loads(row.body.partition(_DATA)[0].encode() + b"}")["message"].get("unique")
-    except (DecodeError, KeyError, AttributeError, TypeError):
+        found = contents_of(row.body)[0]["message"].get("unique")
+    except (DecodeError, AttributeError, TypeError):
         return None
     return found if isinstance(found, str) else None
 

@@ -186,18 +186,24 @@ class MessageHistory:
                     return read_handled(found, message_id, line)
         return None
 
-    def newest(self, *, after: str, limit: int) -> Iterator[tuple[str, HandledMessage | None]]:
+    def newest(
+        self, *, after: str, limit: int, since_ms: int | None = None, until_ms: int | None = None
+    ) -> Iterator[tuple[str, HandledMessage | None]]:
         """Yield up to `limit` messages, the newest first, each with the cursor that continues after it.
 
-        A line that another program has written is None.
+        A line that another program has written is None. Only those that ended since `since_ms` and before `until_ms`,
+        by the clock of Redis: others are not read, because the ids of entries are times.
 
         Raises:
             StoreError: cannot reach Redis.
         """
         before, skipped = _position(after)
+        if before == "+" and until_ms is not None:
+            before = f"({min(max(1, until_ms), LAST_MS)}-0"
+        first = "-" if since_ms is None else f"{min(max(0, since_ms), LAST_MS)}-0"
         size = 2
         while limit > 0:
-            page = self._page("-", before, size)
+            page = self._page(first, before, size)
             for entry, fields in page:
                 there = entry == before
                 pairs = [*zip(fields[::2], fields[1::2], strict=True)][::-1]

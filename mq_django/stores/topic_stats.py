@@ -18,7 +18,7 @@ from mq_django.stores.counters import added, minute_fields, there
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # The statistics of a topic and its groups as values, and their sums over partitions.
 
@@ -150,22 +150,30 @@ MAX_HELD = 50_000
 #: Groups that a page reads, of all topics and partitions together. Groups with a subscriber here are always read.
 MAX_GROUPS = 300
 
+#: Groups of a log from which on a page does not read them: with 20,000 it would take longer than a page may.
+MAX_NAMES = 5000
+
 #: The counters of a topic. All others are counted by its groups.
 PUBLISHED = ("published",)
 
 
 def topic_stats(
-    configs: Sequence[TopicConfig], transports: Sequence[Transport], *, minutes: int = 0, at_most: float = math.inf
+    configs: Sequence[TopicConfig],
+    transports: Sequence[Transport],
+    *,
+    minutes: int = 0,
+    at_most: float = math.inf,
+    max_groups: int = 0,
 ) -> list[TopicStats | StoreError]:
     """Return the statistics of topics with the counters of the last minutes; an error for a topic that cannot be read.
 
     Those of a topic with partitions are sums. Each topic has its transport. Two round trips. If Redis does not say the
     lag of a group, its messages are counted, 5000 per round trip, up to about `at_most`; beyond that `behind` is
-    estimated by time.
+    estimated by time. A log with more than `max_groups` is an error, unless that is 0.
     """
     now_ms = clock.now_ms()
     parts, part_transports = _parts(configs, transports)
-    names = _names(parts, part_transports)
+    names = _names(parts, part_transports, max_groups)
     pipelines = [
         [] if isinstance(read, StoreError) else [_command(config.keys, read, now_ms, minutes)]
         for config, read in zip(parts, shares(parts, names), strict=True)
@@ -201,12 +209,14 @@ def stats_of_group(keys: TopicKeys, name: str, transport: Transport) -> TopicSta
     return log._replace(groups=[_group(keys, transport, log, row, math.inf) for row in groups])
 
 
-def group_names(configs: Sequence[TopicConfig], transports: Sequence[Transport]) -> list[list[str] | StoreError]:
+def group_names(
+    configs: Sequence[TopicConfig], transports: Sequence[Transport], *, max_groups: int = 0
+) -> list[list[str] | StoreError]:
     """Return the names of the groups of topics, each with its transport; an error for a topic that cannot be read.
 
-    For a topic with partitions they are of the partitions that can be read.
+    For a topic with partitions they are of the partitions that can be read. See topic_stats() for `max_groups`.
     """
-    each = iter(_names(*_parts(configs, transports)))
+    each = iter(_names(*_parts(configs, transports), max_groups))
     return [_union(list(islice(each, len(config.each_part)))) for config in configs]
 
 
@@ -251,14 +261,17 @@ def _parts(
     return [part for part, _ in pairs], [transport for _, transport in pairs]
 
 
-def _names(parts: Sequence[TopicConfig], transports: Sequence[Transport]) -> list[list[str] | StoreError]:
+def _names(
+    parts: Sequence[TopicConfig], transports: Sequence[Transport], max_groups: int
+) -> list[list[str] | StoreError]:
     names: list[list[str] | StoreError] = []
-    replies = fan_out(transports, [[("XINFO", "GROUPS", part.keys.log)] for part in parts])
+    commands = [scripts.command("topic_groups", keys=[part.keys.log], args=[max_groups]) for part in parts]
+    replies = fan_out(transports, [[command] for command in commands])
     for part, (reply,) in zip(parts, replies, strict=True):
         if isinstance(reply, Exception):
-            names.append([] if is_gone(reply) else translate(reply))
+            names.append(translate(reply))
         else:
-            found = [group[1].decode(errors="replace") for group in reply]
+            found = (name.decode(errors="replace") for name in reply)
             known = [name for name in found if NAME.fullmatch(name)]
             pairs = zip(known, _in_code(part, known), strict=True)
             names.append([name for name, _ in sorted(pairs, key=lambda pair: not pair[1])])

@@ -46,7 +46,7 @@ def is_answered(visit: Visit, response: Any) -> bool:
 
 
 #: What stands in braces, filled by `world()`.
-PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone"}
+PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone", "row": "1"}
 
 YES = {"confirmed": "yes"}
 
@@ -80,6 +80,7 @@ VISITS = [
     Visit("outbox", "outbox/", VIEW),
     Visit("outbox", "outbox/?show=waiting&destination=emails", VIEW),
     Visit("outbox_stats", "outbox.json", VIEW),
+    Visit("outbox_row", "outbox/rows/default/{row}/", VIEW),
     Visit("outbox_act", "outbox/rows/act/", OPERATE, "post", {"action": "retry", "database": "default"}),
     Visit("outbox_act", "outbox/rows/act/", PURGE, "post", {"action": "discard_all", "database": "default", **YES}),
     Visit("workflows", "workflows/", VIEW),

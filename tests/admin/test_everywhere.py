@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixture
 ALL = frozenset({"view_queue", "view_message_data", "operate_queue", "purge_queue"})
 #: Pages that show nothing of Redis, or a file that has begun.
 WITHOUT_REDIS = (
-    *("=history", "dead_export", "outbox", "outbox_stats", "outbox_act"),
+    *("=history", "dead_export", "outbox", "outbox_stats", "outbox_row", "outbox_act"),
     *("old_purge", "old_list", "old_waiting", "old_entry", "old_handled", "old_dead"),
 )
 

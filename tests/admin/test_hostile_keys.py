@@ -88,6 +88,31 @@ def test_no_page_of_a_topic_fails(operator, redis_client):
     assert look_at_all(operator, looks) == {}
 
 
+def test_what_is_too_long_to_be_read_in_the_time_of_a_page_fails_alone(operator, redis_client, mq_settings, namespace):
+    """Another program may fill a hash or create groups without end."""
+    rsmq = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}
+    mq_settings(QUEUES={"default": {}, "emails": {}, "jobs": {}, "old": rsmq}, TOPICS={"orders": {}, "events": {}})
+    RSMQ(on_cluster.tag(f"{namespace}:r")).create_queue("old")
+    many = {f"consumer:{number}": "{}" for number in range(10_001)}
+    for queue, place in {"emails": "consumers", "jobs": "jobs", "old": "consumers"}.items():
+        redis_client.hset(getattr(get_config().queue(queue).keys, place), mapping=many)
+    pipeline = redis_client.pipeline(transaction=False)
+    for number in range(5001):
+        pipeline.xgroup_create(get_config().topic("orders").keys.log, f"g{number}", mkstream=True)
+    pipeline.execute()
+
+    response = operator.get(BASE)
+
+    rows = [*response.context["rows"], *response.context["topics"]]
+    errors = {row["url"]: row["error"] for row in rows if row["error"]}
+    failed = {url.split("/")[-3]: error for url, error in errors.items()}
+    expected = {"emails": "10001 fields", "jobs": "10001 fields", "old": "10001 fields", "orders": "5001 groups"}
+    assert {name: what in failed[name] for name, what in expected.items()} == dict.fromkeys(expected, True)
+    assert [name for name in failed if name not in expected and not name.startswith("orders_3A")] == []
+    shown = response.content.decode()
+    assert [what for what in expected.values() if f" {what}, and at most " not in shown] == []
+
+
 def test_no_page_of_a_queue_in_rsmqs_format_fails(operator, redis_client, mq_settings, namespace):
     names, half = [*OF_RSMQ], len(OF_RSMQ) // 2
     queues = {f"q{number}": names[number::half] for number in range(half)}

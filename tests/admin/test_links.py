@@ -1,5 +1,8 @@
 """Links between pages: back to the queue, back to a filter, and none to groups that do not exist."""
 
+import html
+import re
+
 import pytest
 
 from mq_django import inspector, topics
@@ -7,7 +10,7 @@ from mq_django.conf import get_config
 from mq_django.inspector.message_lists import messages
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES
-from tests.seeding import bury, publish
+from tests.seeding import beat, bury, publish
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
@@ -15,12 +18,49 @@ FILTER = {"name": "welc"}
 QUERY = "?name=welc"
 
 
+def crumbs_of(response):
+    """Return the breadcrumbs of a page: the labels of the links, and the one of the page itself."""
+    page = response.content.decode()
+    crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
+    crumbs = crumbs[: crumbs.index("</ol>" if "</ol>" in crumbs else "</div>")]
+    links = re.findall(r"<a [^>]*>([^<]*)</a>", crumbs)
+    return [html.unescape(label) for label in (*links, re.split(r"&rsaquo;|<li [^>]*>", crumbs)[-1])]
+
+
+@pytest.mark.parametrize(
+    ("path", "crumbs"),
+    [
+        ("", ["Queues"]),
+        ("find/", ["Queues", "Find a message"]),
+        ("outbox/", ["Queues", "Outbox"]),
+        ("consumers/s1-c0/stacks/", ["Queues", "Consumers", "Stacks"]),
+        ("consumers/", ["Queues", "Consumers"]),
+        ("emails/change/", ["Queues", "emails"]),
+        ("emails/ready/?name=a", ["Queues", "emails", "Ready messages"]),
+        ("emails/message/delayed/later/", ["Queues", "emails", "Delayed", "Message"]),
+        ("emails/figures/", ["Queues", "emails", "Figures"]),
+        ("orders/change/", ["Queues", "orders"]),
+        ("orders:billing/change/", ["Queues", "orders", "billing"]),
+        ("orders:billing/dead/", ["Queues", "orders", "billing", "Dead letters"]),
+        ("events.1:audit/dead/", ["Queues", "events", "audit", "events.1:audit", "Dead letters"]),
+    ],
+)
+def test_every_crumb_but_the_last_is_a_link_and_the_last_is_the_page(operator, mq_settings, path, crumbs):
+    mq_settings(QUEUES={"default": {}, "emails": {}}, TOPICS={"orders": {}, "events": {"PARTITIONS": 2}})
+    publish("emails", "welcome", 1, delay=3600, message_id="later")
+    beat("emails", "s1", consumers=1)
+    if ":" in path:
+        topics[path.partition(":")[0].partition(".")[0]].group(re.split("[:/]", path)[1]).subscribe()
+    response = operator.get(BASE + path)
+    assert [label.strip() for label in crumbs_of(response)] == ["Home", "Message queues", *crumbs]
+
+
 def test_each_list_links_back_to_its_queue_or_topic(viewer):
     lists = ("ready/", "pending/", "delayed/", "dead/", "dead/groups/", "figures/")
     for path in (*(f"emails/{path}" for path in lists), "orders/log/"):
-        page = viewer.get(BASE + path).content.decode()
-        crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
-        assert f'href="{BASE}{path.partition("/")[0]}/change/"' in crumbs, path
+        response = viewer.get(BASE + path)
+        assert path.partition("/")[0] in crumbs_of(response)[:-1], path
+        assert f'href="{BASE}{path.partition("/")[0]}/change/"' in response.content.decode(), path
 
 
 def test_dead_letters_stay_filtered_after_an_action(operator):

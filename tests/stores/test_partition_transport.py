@@ -46,7 +46,7 @@ QUIET = {
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.
     *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),
     # Of groups: consumers that create one fetch, and what is read has been published before.
-    *("topic_alarm", "topic_claim_check", "topic_count", "topic_page"),
+    *("topic_alarm", "topic_claim_check", "topic_count", "topic_groups", "topic_page"),
     *("topic_recount", "topic_stats", "topic_subscribe"),
     *("topic_trim", "topic_unsubscribe"),
 }

@@ -63,7 +63,7 @@ def queue_cells(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any
         "url": page.queue_url(view.name),
         "error": view.error,
         "troubled": troubled,
-        "paused": view.paused,
+        "paused": _paused(view),
         "ready": number(view.ready),
         "pending": number(view.pending),
         "waiting": number(view.delayed + view.unhandled + view.parked),
@@ -75,6 +75,13 @@ def queue_cells(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any
         "oldest": "" if view.waited_ms is None else duration(view.waited_ms),
         "handled": text.rate(view.activity.per_minute("handled")),
     }
+
+
+def _paused(view: QueueView) -> str:
+    """Return that a queue, or some of its partitions, is paused; "" if none is."""
+    if view.paused or not view.paused_parts:
+        return _("paused") if view.paused else ""
+    return _("%(count)s of %(total)s paused") % {"count": number(view.paused_parts), "total": number(len(view.parts))}
 
 
 def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
@@ -93,7 +100,7 @@ def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]]
         points = " ".join(f"{step * 10 + 5},{height:.1f}" for step, height in enumerate(heights))
         line = format_html('<polyline class="mq-published" points="{}"/>', points)
     per = _("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h")
-    scale = [per % {"count": number(top)}, number(top / 2) if top > 1 else "", "0"]
+    scale = [per % {"count": number(top)}, number(top / 2), "0"]
     return Chart(_frame(len(steps), label, [50], bars + line), scale)
 
 
@@ -164,10 +171,14 @@ def meter(share: float, *, label: str, bad: bool) -> SafeString:
     )
 
 
+#: Even, because a chart also names the half.
+_TOPS = (2, 4, 6, 8, 10, 12, 16, 20, 30, 40, 50, 60, 80, 100)
+
+
 def _top(highest: int) -> int:
-    """Return the count at the top of a chart: the next of 1, 2, 5, 10, 20, ..."""
-    scale: int = 10 ** (len(str(highest)) - 1)
-    return next(step * scale for step in (1, 2, 5, 10) if step * scale >= highest)
+    """Return the count at the top of a chart: a round one, not much above the highest."""
+    scale: int = 10 ** max(0, len(str(highest)) - 2)
+    return next(top * scale for top in _TOPS if top * scale >= highest)
 
 
 def summary(activity: Activity) -> str:

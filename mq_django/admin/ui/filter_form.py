@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import CONFIRMED, SEE_DATA, Page
-from mq_django.core import clock
 from mq_django.core.clock import aware
 from mq_django.core.filters import FailureGroup, Filter, is_exception
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -258,6 +257,6 @@ def found_at_once(page: Page, name: str, message_id: str, *, first: MessageState
             ),
             LookupState.REPLACED: _("Message “%(id)s” was replaced %(time)s ago by another one with its unique key."),
         }
-        sentence, ago = sentences[ended.state], text.duration(max(0, clock.now_ms() - ended.ms))
+        sentence, ago = sentences[ended.state], text.duration(max(0, text.now_ms() - ended.ms))
         page.say(messages.WARNING, sentence % {"id": escape(message_id)[:200], "time": ago})
     return ""

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any
+from urllib.parse import unquote
 
 import django
 from django.conf import settings
@@ -17,11 +19,12 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, get_urlconf, reverse
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
-from mq_django.admin.ui.text import number
+from mq_django.admin.ui.text import number, one_time
 from mq_django.conf import current_time_zone, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
@@ -96,7 +99,7 @@ class Page:
             {
                 **site.each_context(self.request),
                 **self._frame(),
-                **self._links_back(str(context.get("queue", ""))),
+                **self._crumbs(title, str(context.get("queue", "")), context.get("tabs", ())),
                 "title": title,
                 **context,
             },
@@ -140,16 +143,22 @@ class Page:
             "crumbs_are_a_list": django.VERSION >= (6, 1),
         }
 
-    def _links_back(self, queue: str) -> dict[str, str]:
-        """Return the links from a page to its queue, and from a group or partition to its topic or queue."""
-        if not queue:
-            return {}
-        whole = public_name(queue)
-        topic, separator, group = queue.partition(GROUP_SEPARATOR)
-        if whole != queue:
-            topic, separator, group = whole, ".", queue
-        of_group = {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
-        return {"queue_url": self.queue_url(queue), **of_group}
+    def _crumbs(self, title: str, queue: str, tabs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the pages above a page as URLs and labels, and the label of the page itself."""
+        above = {self.url("changelist"): str(capfirst(self.model_admin.opts.verbose_name_plural))}
+        if queue:
+            whole = public_name(queue)
+            topic, _separator, group = whole.partition(GROUP_SEPARATOR)
+            labels = {topic: topic, whole: group or whole, queue: queue if queue != whole else group or whole}
+            above |= {self.queue_url(name): label for name, label in labels.items()}
+        for tab in tabs:
+            if tab["is_current"]:
+                above.setdefault(tab["url"], tab["label"])
+        if title == queue:
+            title = above.pop(self.queue_url(queue))
+        # Without the page itself, and what stands for it where it cannot be shown.
+        crumbs = [(url, label) for url, label in above.items() if unquote(url) != self.request.path and label != title]
+        return {"crumbs": crumbs, "crumb_here": title}
 
     @property
     def query(self) -> str:
@@ -202,8 +211,9 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     """Return the response of a view, or an error page."""
     import_declaring()
     wants_json, load = page.request.path.endswith(".json"), _Load()
+    _load.set(load)
     try:
-        with within(SECONDS):
+        with within(SECONDS), one_time():
             if "name" in kwargs:
                 require_queue(kwargs["name"])
             elif "topic" in kwargs:
@@ -223,16 +233,16 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     except (StoreError, ConfigurationError) as error:
         if not page.can(VIEW):
             raise PermissionDenied from None
-        sentence = load.sentence() if isinstance(error, ConnectionLost) else ""
-        logger.warning("An admin page could not be rendered: %s", sentence or error)
+        busy = load.sentence() if isinstance(error, ConnectionLost) else ""
+        logger.warning("An admin page could not be rendered: %s", busy or error)
         if wants_json:
-            return JsonResponse({"error": sentence or sentence_of(error)}, status=503)
+            return JsonResponse({"error": busy or sentence_of(error)}, status=503)
         return page.render(
             "unreachable",
             _("Queues"),
             status=503,
-            sentence=sentence or sentence_of(error),
-            detail="" if sentence else escape(str(error)),
+            sentence=busy or sentence_of(error),
+            detail="" if busy else escape(str(error)),
             is_retried=page.request.method == "GET",
         )
 
@@ -251,10 +261,17 @@ class _Load:
         return _("This page took too long to build, because this web process is busy. Redis may be reachable.")
 
 
+#: How busy the process has been since the page of this thread began: pages also show errors of a part of their reads.
+_load: ContextVar[_Load | None] = ContextVar("mq_django_page_load", default=None)
+
+
 def sentence_of(error: MQError) -> str:
     """Return the text of an error for operators."""
     if isinstance(error, ConnectionLost):
-        return _("Cannot reach Redis, or it did not reply in time. Try again in a moment.")
+        load = _load.get()
+        return (load.sentence() if load is not None else "") or _(
+            "Cannot reach Redis, or it did not reply in time. Try again in a moment."
+        )
     if isinstance(error, ConfigurationError):
         return _("The setting MQ_DJANGO is invalid. Run manage.py check for details.")
     if isinstance(error, NotSupported):

@@ -2,6 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, timedelta
 from math import inf
 from typing import Any
@@ -12,7 +15,6 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.conf import DeliveryOptions, get_config
-from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
 from mq_django.core.options import History, options_of
@@ -22,9 +24,10 @@ from mq_django.core.running_handler import Number, Progress
 from mq_django.core.texts import runs, truncate
 from mq_django.inspector.message_views import progress_of
 from mq_django.inspector.problem_sentences import date, duration, local, number, period
+from mq_django.inspector.queues import redis_now_ms
 
 #: With what other modules have.
-__all__ = ["date", "duration", "local", "number", "period"]
+__all__ = ["date", "duration", "number", "period"]
 
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
@@ -94,6 +97,8 @@ def seconds(value: float | None, *, endless: str = "") -> str:
         return ""
     if value == inf:
         return endless or _("over 7 min")
+    if value < 0.0001:
+        return _("< 0.1 ms")
     if value < 0.0095:
         return _("%(count)s ms") % {"count": number_format(value * 1000, decimal_pos=1)}
     if value < 0.95:
@@ -103,20 +108,48 @@ def seconds(value: float | None, *, endless: str = "") -> str:
     return duration(round(value * 1000))
 
 
-def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
-    """Return a time as HTML, relative to now, with its date as the title."""
+#: The time of the page that this thread builds, by the clock of Redis: read once, when it is first needed.
+_page_ms: ContextVar[list[int] | None] = ContextVar("mq_django_page_ms", default=None)
+
+
+@contextmanager
+def one_time() -> Iterator[None]:
+    """Let all times of a page be relative to the same time."""
+    token = _page_ms.set([])
+    try:
+        yield
+    finally:
+        _page_ms.reset(token)
+
+
+def now_ms() -> int:
+    """Return the time of the page by the clock of Redis, in ms since 1970."""
+    found = _page_ms.get()
+    if found:
+        return found[0]
+    read = redis_now_ms()
+    if found is not None:
+        found.append(read)
+    return read
+
+
+def moment(ms: int | None, *, now: int = 0, exact: bool = False) -> SafeString | str:
+    """Return a time as HTML, relative to now, with its date as the title; if it is `exact`, the date stands before.
+
+    `now` is the time by the clock of Redis if it is known.
+    """
     if ms is None:
         return ""
     when = local(ms)
     if when is None:
         return str(ms)
-    ahead = ms - (clock.now_ms() if now is None else now)
-    said = _("in %(time)s") if ahead > 0 else _("%(time)s ago")
+    ahead = ms - (now or now_ms())
+    said = (_("in %(time)s") if ahead > 0 else _("%(time)s ago")) % {"time": duration(abs(ahead))}
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         when.astimezone(UTC).isoformat(timespec="milliseconds"),
-        when.isoformat(sep=" ", timespec="seconds"),
-        said % {"time": duration(abs(ahead))},
+        date(ms),
+        f"{date(ms)}, {said}" if exact else said,
     )
 
 

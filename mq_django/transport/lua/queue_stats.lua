@@ -27,8 +27,13 @@
 -- with clock
 -- with stream_state
 -- with numbers
+-- with readable
 -- Tokens and lines that are looked at: less than 1 ms.
 local MOST_TOKENS, MOST_LINES = 2000, 200
+local refused = too_long(KEYS[8], KEYS[12])
+if refused then
+  return refused
+end
 local jobs = redis.pcall('hgetall', KEYS[12])
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 

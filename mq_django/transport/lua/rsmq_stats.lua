@@ -18,6 +18,11 @@
 
 -- with clock
 -- with rsmq
+-- with readable
+local refused = too_long(KEYS[7], KEYS[10])
+if refused then
+  return refused
+end
 local zset, hash, owners, unhandled, dead, control, consumers = unpack(KEYS)
 local now, jobs = now_ms(), redis.pcall('hgetall', KEYS[10])
 

@@ -1,9 +1,13 @@
 """What became of messages, in the admin."""
 
-from datetime import timedelta
+import json
+import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
+from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -78,3 +82,25 @@ def test_it_is_filtered_and_read_page_by_page(operator, keeping):
     assert len(operator.get(HANDLED + first.context["go_on"]).context["rows"]) == 5
     assert len(operator.get(HANDLED, {"name": "remind"}).context["rows"]) == 28
     assert len(operator.get(HANDLED, {"to": "2001-01-01T00:00"}).context["rows"]) == 0
+
+
+def test_a_filter_by_time_reads_only_what_ended_then(operator, keeping, redis_client):
+    handled = get_config().queue("emails").keys.handled
+    hour = 3_600_000
+    first_ms = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+    for number in range(12):
+        line = {"name": "welcome", "ending": "handled", "finished": first_ms + number * hour, "published": first_ms}
+        redis_client.xadd(handled, {f"m{number}": json.dumps(line)}, id=f"{first_ms + number * hour}-0")
+
+    def shown(**times):
+        context = operator.get(HANDLED, times).context
+        return [re.findall(r"m\d+", row["id"])[0] for row in context["rows"]], context["looked"]
+
+    with timezone.override("UTC"):
+        assert shown(**{"from": "2026-01-01T02:00", "to": "2026-01-01T04:00"}) == (["m3", "m2"], "Scanned 2 messages.")
+        assert shown(**{"from": "2026-01-01T11:00"}) == (["m11"], "Scanned 1 messages.")
+        assert shown(to="2026-01-01T01:00") == (["m0"], "Scanned 1 messages.")
+        for nothing in ({"to": "1960-01-01T00:00"}, {"from": "9999-12-31T00:00"}):
+            assert shown(**nothing) == ([], "Scanned 0 messages.")
+    assert "Ended from" in operator.get(HANDLED).content.decode()
+    assert "Published from" in operator.get(f"{BASE}emails/dead/").content.decode()

@@ -4,9 +4,11 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.db import connection
 
-from mq_django.models import OutboxMessage
+from mq_django import queues, topics
+from mq_django.inspector import outbox_views
+from mq_django.models import OutboxMessage, OutboxState
 from tests.admin.conftest import BASE
-from tests.admin.pages import main_of
+from tests.admin.pages import YES, main_of
 from tests.outbox_rows import outbox_row, set_aside_row
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -61,9 +63,18 @@ def test_the_page_shows_rows_with_values_that_nobody_writes(operator):
                 with connection.cursor() as cursor:
                     cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [value, row.pk])
                 odd.append(row)
-    for url in (BASE, URL, f"{URL}?show=waiting&destination=emails"):
+    for column in ("destination", "message_id", "name", "key", "body", "error"):
+        for row in (outbox_row(message_id="odd"), set_aside_row(message_id="odd")):
+            with connection.cursor() as cursor:
+                cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [b"\xff<b>", row.pk])
+            odd.append(row)
+    OutboxState.objects.create(destination="emails", problem="stopped")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE mq_django_outbox_state SET destination = %s, problem = %s", [b"\xff", b"\xff"])
+    for url in (BASE, URL, f"{URL}?show=waiting", f"{URL}?show=waiting&destination=emails", f"{BASE}emails/change/"):
         assert operator.get(url).status_code == 200
     for row in odd:
+        assert operator.get(f"{URL}rows/default/{row.pk}/").status_code == 200
         act(operator, "retry", row)
 
 
@@ -103,6 +114,62 @@ def test_there_is_no_tab_without_an_outbox(mq_settings, operator):
     assert URL in operator.get(BASE).content.decode()
     mq_settings(QUEUES={"default": {}})
     assert URL not in operator.get(BASE).content.decode()
+
+
+def tiles(client, name):
+    return {str(tile["label"]): tile for tile in client.get(f"{BASE}{name}/change/").context["tiles"]}
+
+
+def test_a_queue_and_a_topic_have_a_tile_that_leads_to_their_outbox(mq_settings, viewer):
+    mq_settings(
+        QUEUES={"default": {}, "emails": {"OUTBOX": True}, "parts": {"OUTBOX": True, "PARTITIONS": 2}},
+        TOPICS={"orders": {"OUTBOX": True}},
+    )
+    topics["orders"].group("billing").subscribe()
+    assert [name for name in ("default", "parts.0", "orders:billing") if "Outbox" in tiles(viewer, name)] == []
+    for name in ("emails", "orders", "parts"):
+        row = outbox_row(name, message_id=f"in-{name}")
+        tile = tiles(viewer, name)["Outbox"]
+        assert (tile["count"], tile["note"], tile["bad"]) == ("1", "", False)
+        assert [found["row"] for found in viewer.get(tile["url"]).context["messages_listed"]] == [row.pk]
+    aside = set_aside_row("emails")
+    tile = tiles(viewer, "emails")["Outbox"]
+    assert (tile["count"], tile["note"], tile["bad"]) == ("1", "set aside: 1", True)
+    assert [found["row"] for found in viewer.get(tile["url"]).context["messages_listed"]] == [aside.pk]
+    # Rows of a queue that has lost the option.
+    outbox_row("default")
+    assert tiles(viewer, "default")["Outbox"]["count"] == "1"
+
+
+def test_a_row_has_a_page_with_its_message(operator, viewer, monkeypatch):
+    queues["emails"].publish("welcome", {"user": 7, "password": "hunter2"}, key="user:7", headers={"trace": "t1"})
+    waiting = OutboxMessage.objects.get()
+    aside = set_aside_row(message_id="aside-one", error="ValueError: " + "long " * 500, body=waiting.body)
+    urls = {}
+    for show in ("waiting", ""):
+        (listed,) = operator.get(f"{URL}?show={show}").context["messages_listed"]
+        urls[listed["row"]] = listed["url"]
+    page = main_of(operator.get(urls[waiting.pk]))
+    for shown in (waiting.message_id, "emails", "waiting", "user:7", "t1", "&quot;user&quot;: 7"):
+        assert shown in page, shown
+    assert "hunter2" not in page
+    assert "Discard…" not in page
+    page = operator.get(urls[aside.pk])
+    assert "long " * 500 in main_of(page)
+    done = operator.post(
+        page.context["act_url"],
+        {page.context["chosen_field"]: page.context["ref"], **dict(page.context["fields"]), "action": "retry", **YES},
+    )
+    assert (done.status_code, batches()) == (302, {waiting.pk: None, aside.pk: None})
+
+    page = main_of(viewer.get(urls[waiting.pk]))
+    assert "You do not have permission to see message data." in page
+    assert not any(hidden in page for hidden in ("user:7", "t1", "&quot;user"))
+    monkeypatch.setattr(outbox_views, "MAX_BODY", 10)
+    assert "Too long to show." in main_of(operator.get(urls[waiting.pk]))
+    OutboxMessage.objects.all().delete()
+    for url in (urls[waiting.pk], f"{URL}rows/nowhere/1/", f"{URL}rows/default/x/"):
+        assert operator.get(url).url == URL
 
 
 def test_selected_messages_are_published_after_confirmation(operator):

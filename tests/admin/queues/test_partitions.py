@@ -128,3 +128,10 @@ def test_what_matches_in_all_partitions_is_counted_shown_cancelled_and_logged(op
     assert inspector.queue("payments").delayed == 6
     said = LogEntry.objects.get().change_message
     assert said == "Cancel 6 delayed messages where name contains “charge”: 6 cancelled"
+
+
+def test_a_partition_has_a_history_of_its_own(operator):
+    operator.post(f"{BASE}payments.1/pause/", {"confirmed": "yes", "reason": "look"})
+    history = {name: operator.get(f"{BASE}{name}/history/").content.decode() for name in ("payments", *NAMES)}
+    assert [name for name, shown in history.items() if "Paused the queue: look" in shown] == ["payments.1"]
+    assert f'href="{BASE}payments.1/history/"' in operator.get(f"{BASE}payments.1/change/").content.decode()

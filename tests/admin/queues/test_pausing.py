@@ -1,10 +1,12 @@
 """Pausing one queue or all of them: who, why and since when is shown until it is over."""
 
+import re
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 
-from mq_django import inspector
+from mq_django import inspector, topics
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES, main_of
@@ -146,3 +148,19 @@ def test_a_partition_that_a_colleague_paused_is_not_of_the_action(operator, mq_s
 def test_the_overview_offers_both_to_those_who_may(operator, viewer):
     assert f'href="{BASE}pause/"' in main_of(operator.get(BASE))
     assert f'href="{BASE}pause/"' not in main_of(viewer.get(BASE))
+
+
+def test_a_paused_queue_and_group_are_marked_in_their_rows(viewer, mq_settings):
+    mq_settings(QUEUES={"default": {}, "emails": {}, "payments": {"PARTITIONS": 3}})
+    topics["orders"].group("billing").subscribe()
+    for name in ("emails", "orders:billing", "payments.0", "payments.1"):
+        actions.pause(name)
+    response = viewer.get(BASE)
+    marks = {row["name"]: row["paused"] for row in (*response.context["rows"], *response.context["topics"][1:])}
+    assert {name: mark for name, mark in marks.items() if mark} == {
+        "emails": "paused",
+        "payments": "2 of 3 paused",
+        "billing": "paused",
+    }
+    shown = re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a> <span class="mq-quiet">([^<]*paused)<', main_of(response))
+    assert dict(shown) == {name: mark for name, mark in marks.items() if mark}

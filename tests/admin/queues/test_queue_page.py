@@ -49,7 +49,7 @@ def test_pending_messages_that_have_not_started_are_told_apart(operator):
     running = {"threads": 1, "running": [[first.stream, first.entry.decode(), 5]]}
     Members(get_config().queue("emails"), Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: running})
 
-    assert re.search(r"not started: 2, oldest: \d+ s", main_of(operator.get(PAGE)))
+    assert re.search(r"not started: 2, oldest: (\d+|&lt; 1) s", main_of(operator.get(PAGE)))
 
 
 def test_the_number_of_publishes_is_marked_as_ours(operator, redis_client):

@@ -12,12 +12,14 @@ from mq_django import topics
 from mq_django.admin.ui import live, page
 from mq_django.conf import get_config
 from mq_django.errors import ConnectionLost
+from mq_django.inspector import dead_letters
+from mq_django.inspector.actions import Outcome
 from mq_django.transport import sessions
 from mq_django.transport.connections import close_clients
 from mq_django.transport.sessions import Pooled, Session
 from tests.admin.conftest import BASE
 from tests.commands import script_calls
-from tests.seeding import beat, publish, tally
+from tests.seeding import beat, bury, publish, tally
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -210,6 +212,21 @@ def test_a_process_that_is_busy_does_not_blame_redis(viewer, monkeypatch, caplog
         assert response.status_code == 503
         assert {sentence for sentence in sentences if sentence in response.content.decode()} == {blamed}
     assert ("this web process is busy" in caplog.text) == (used > 0.2)
+
+
+def test_an_action_of_a_busy_process_does_not_blame_redis(operator, monkeypatch, processor):
+    def fail(name, entries):
+        processor.now += 0.6
+        processor.used += 0.25
+        return Outcome(error=ConnectionLost("Redis did not answer in time"))
+
+    bury("emails", "welcome")
+    (row,) = operator.get(f"{BASE}emails/dead/").context["rows"]
+    monkeypatch.setattr(dead_letters, "redrive", fail)
+    fields = {"action": "redrive", "_selected_action": row["ref"], "confirmed": "yes"}
+    shown = operator.post(f"{BASE}emails/dead/chosen/", fields, follow=True).content.decode()
+    assert "this web process is busy" in shown
+    assert "Cannot reach Redis" not in shown
 
 
 def test_queues_are_found_by_name_and_idle_ones_are_hidden(viewer, mq_settings):

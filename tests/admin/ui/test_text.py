@@ -6,8 +6,10 @@ from datetime import timedelta
 from math import inf
 
 import pytest
+from django.utils import timezone
 
 from mq_django.admin.ui import charts, text
+from mq_django.core import clock
 from mq_django.core.filters import error_class
 from mq_django.inspector.queue_view import NONE, Spread
 
@@ -37,6 +39,9 @@ def test_what_somebody_typed_into_a_url_breaks_nothing():
             text.duration,
             {
                 0: "0 s",
+                # What is not nothing is not shown as nothing.
+                1: "< 1 s",
+                999: "< 1 s",
                 119_999: "119 s",
                 120_000: "2 min",
                 7_200_000: "2 h",
@@ -50,7 +55,19 @@ def test_what_somebody_typed_into_a_url_breaks_nothing():
             {0: "0 s", 0.2: "0.2 s", 10: "10 s", 150: "150 s", 180: "3 min", 5400: "90 min", 86_400: "1 d"},
         ),
         (text.rate, {0.4: "", 9.9: "10/min", 599: "599/min", 120_000: "2,000/s"}),
-        (text.seconds, {None: "", 0.00042: "0.4 ms", 0.042: "42 ms", 1.23: "1.2 s", inf: "over 7 min"}),
+        (
+            text.seconds,
+            {
+                None: "",
+                0.0: "< 0.1 ms",
+                0.00004: "< 0.1 ms",
+                0.0001: "0.1 ms",
+                0.00042: "0.4 ms",
+                0.042: "42 ms",
+                1.23: "1.2 s",
+                inf: "over 7 min",
+            },
+        ),
         # A small share is not nothing.
         (text.percent, {None: "", 0.0: "0 %", 0.002: "under 1 %", 0.126: "13 %", 1: "100 %"}),
         # The name of an error, without its text.
@@ -77,6 +94,31 @@ def test_moments():
     assert text.moment(None) == ""
 
 
+def test_a_time_is_relative_and_its_date_is_in_the_time_zone_of_the_viewer():
+    with timezone.override("Asia/Tokyo"):
+        short, long = (text.moment(NOW - 180_000, now=NOW, exact=exact) for exact in (False, True))
+    date = "2026-09-21 23:10:20+09:00"
+    assert short == f'<time datetime="2026-09-21T14:10:20.000+00:00" title="{date}">3 min ago</time>'
+    assert f">{date}, 3 min ago<" in long
+
+
+def test_all_times_of_a_page_are_relative_to_one_time_of_redis(monkeypatch):
+    asked = iter((NOW, NOW + 60_000))
+    monkeypatch.setattr(text, "redis_now_ms", lambda: next(asked))
+    with text.one_time():
+        assert [text.now_ms(), text.now_ms()] == [NOW, NOW]
+    assert text.now_ms() == NOW + 60_000
+
+
+@pytest.mark.usefixtures("mq_settings")
+def test_the_time_of_a_page_is_that_of_redis_not_of_this_process():
+    clock.set_shift(7200)
+    try:
+        assert abs(text.now_ms() + 7_200_000 - clock.now_ms()) < 3_600_000
+    finally:
+        clock.set_shift(0)
+
+
 def test_html_from_elsewhere_is_escaped_and_isolated():
     assert text.visible("<b>\u202e") == '<bdi>&lt;b&gt;<span class="mq-odd">U+202E</span></bdi>'
     assert text.visible_bytes(b"\xff<") == "<bdi>\\xff&lt;</bdi>"
@@ -87,6 +129,26 @@ def test_charts_of_nothing_are_drawn():
     assert "<svg" in charts.sparkline(NONE.handled, label="x")
     assert charts.columns(NONE, label="x").svg.count("<g>") == 60
     assert charts.columns(NONE, label="x").scale[0] == "2/min"
+
+
+@pytest.mark.parametrize(
+    ("highest", "scale"),
+    [
+        (0, "2"),
+        (3, "4"),
+        (11, "12"),
+        (21, "30"),
+        (51, "60"),
+        (100, "100"),
+        (101, "120"),
+        (2010, "3,000"),
+        (9_999, "10,000"),
+    ],
+)
+def test_the_scale_of_a_chart_ends_near_its_highest_column(highest, scale):
+    chart = charts.columns(replace(NONE, published=(highest, 0)), label="x", stacks=charts.PUBLISHED)
+    top, half, zero = (int(label.partition("/")[0].replace(",", "")) for label in chart.scale)
+    assert (chart.scale[0], half * 2, zero) == (f"{scale}/min", top, 0)
 
 
 def test_labels_of_charts_are_escaped():
