@@ -20,6 +20,7 @@ def pages(seen):
     letter = seen.page.eval_on_selector("#result_list tbody th a", "a => a.pathname").removeprefix(BASE)
     return (
         ("overview", "", "^Queues$"),
+        ("problems", "problems/", "^Problems$"),
         ("queue", "emails/change/", "^emails$"),
         ("dead-letters", "emails/dead/", "emails.*Dead letters$"),
         ("dead-letter", letter, "emails.*Dead letter$"),

@@ -32,6 +32,14 @@ def test_each_variable_has_a_fallback_and_each_colour_is_a_variable(sheet):
     assert COLOUR.findall(rest) == []
 
 
+@pytest.mark.parametrize("sheet", SHEETS, ids=lambda sheet: sheet.name)
+def test_sides_follow_the_direction_of_the_language(sheet):
+    assert (
+        re.findall(r"^\s*(?:[\w-]+-)?(?:left|right)(?:-[\w-]+)?:|text-align: (?:left|right)", sheet.read_text(), re.M)
+        == []
+    )
+
+
 def test_a_variable_has_the_same_fallback_everywhere():
     known = defaultdict(set)
     for sheet in SHEETS:
