@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import override
 
 from mq_django.admin.job_pages import (
     DELETE,
@@ -134,7 +135,10 @@ def _begun(page: Page, state: ActionableState, what: What, found: Matching, targ
     description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which, where = f" where {description}" if description else "", f" to {target}" if target else ""
     named = "dead letters" if state == "dead" else f"{state} messages"
-    return f"{verb_of(state, what).capitalize()} {how_many(found)} {named}{where}{which}{most}"
+    # The history is in one language.
+    with override("en"):
+        count = how_many(found)
+    return f"{verb_of(state, what).capitalize()} {count} {named}{where}{which}{most}"
 
 
 def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Filter, until: str) -> HttpResponse:

@@ -287,7 +287,8 @@ def confirm_act(
 ) -> HttpResponse:
     """Render the confirmation page of an action on messages."""
     verb = verb_of(state, what)
-    title, sentence, button = _question(state, verb, found.count)
+    # Without a number it is about several, also in languages in which nought is singular.
+    title, sentence, button = _question(state, verb, max(2, found.count) if found.is_more else found.count)
     if verb == MOVE:
         inputs = [_target_input(name), *inputs]
     return confirm(

@@ -297,7 +297,8 @@ def _seen_head(page: Page, found: KeyLine) -> LineHead | None:
 
 def _say_changed(page: Page, found: KeyLine) -> None:
     now = _waits(found) or _("The key waits for no message.")
-    page.say(messages.WARNING, f"{_('Nothing was done, because the line has changed meanwhile.')} {now}")
+    said = _("Nothing was done, because the line has changed meanwhile.")
+    page.say(messages.WARNING, f"{said} {now}")
 
 
 def _waits(found: KeyLine) -> str:

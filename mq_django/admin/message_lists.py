@@ -9,8 +9,7 @@ from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as lazy
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from mq_django.admin.job_pages import (
     CANCEL,
@@ -144,23 +143,23 @@ def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
 PER_PAGE = 50
 
 TITLES: Mapping[MessageState, Promise] = {
-    "ready": lazy("Ready messages"),
-    "pending": lazy("Pending messages"),
-    "delayed": lazy("Delayed messages"),
-    "unhandled": lazy("Unhandled messages"),
-    "parked": lazy("Parked messages"),
-    "dead": lazy("Dead letters"),
-    "handled": lazy("Handled messages"),
+    "ready": gettext_lazy("Ready messages"),
+    "pending": gettext_lazy("Pending messages"),
+    "delayed": gettext_lazy("Delayed messages"),
+    "unhandled": gettext_lazy("Unhandled messages"),
+    "parked": gettext_lazy("Parked messages"),
+    "dead": gettext_lazy("Dead letters"),
+    "handled": gettext_lazy("Handled messages"),
 }
 
 _EMPTY: Mapping[MessageState, Promise] = {
-    "ready": lazy("No ready messages."),
-    "pending": lazy("No pending messages."),
-    "delayed": lazy("No delayed messages."),
-    "unhandled": lazy("No unhandled messages."),
-    "parked": lazy("No parked messages."),
-    "dead": lazy("No dead letters."),
-    "handled": lazy("No handled messages."),
+    "ready": gettext_lazy("No ready messages."),
+    "pending": gettext_lazy("No pending messages."),
+    "delayed": gettext_lazy("No delayed messages."),
+    "unhandled": gettext_lazy("No unhandled messages."),
+    "parked": gettext_lazy("No parked messages."),
+    "dead": gettext_lazy("No dead letters."),
+    "handled": gettext_lazy("No handled messages."),
 }
 
 
@@ -172,44 +171,44 @@ class Column(NamedTuple):
     css: str
 
 
-_NAME = Column("name", lazy("Name"), "mq-name")
-_ATTEMPT = Column("attempt", lazy("Attempt"), "mq-number mq-wide")
-_CONSUMER = Column("consumer", lazy("Consumer"), "mq-name mq-wide")
-_PUBLISHED = Column("published", lazy("Published"), "nowrap")
-_DATA = Column("data_code", lazy("Data"), "mq-data")
+_NAME = Column("name", gettext_lazy("Name"), "mq-name")
+_ATTEMPT = Column("attempt", gettext_lazy("Attempt"), "mq-number mq-wide")
+_CONSUMER = Column("consumer", gettext_lazy("Consumer"), "mq-name mq-wide")
+_PUBLISHED = Column("published", gettext_lazy("Published"), "nowrap")
+_DATA = Column("data_code", gettext_lazy("Data"), "mq-data")
 
 #: The columns of each state, after that of the message.
 COLUMNS: Mapping[MessageState, Sequence[Column]] = {
     "ready": (
         _NAME,
-        Column("at", lazy("Ready since"), "nowrap"),
-        Column("priority", lazy("Priority"), "mq-number mq-wide"),
+        Column("at", gettext_lazy("Ready since"), "nowrap"),
+        Column("priority", gettext_lazy("Priority"), "mq-number mq-wide"),
         _ATTEMPT,
         _DATA,
     ),
     "pending": (
         _NAME,
-        Column("consumer", lazy("Consumer"), "mq-name"),
-        Column("running", lazy("Running for"), "nowrap"),
+        Column("consumer", gettext_lazy("Consumer"), "mq-name"),
+        Column("running", gettext_lazy("Running for"), "nowrap"),
         _ATTEMPT,
         _DATA,
     ),
-    "delayed": (_NAME, Column("at", lazy("Due"), "nowrap"), _ATTEMPT, _DATA),
+    "delayed": (_NAME, Column("at", gettext_lazy("Due"), "nowrap"), _ATTEMPT, _DATA),
     "unhandled": (_NAME, _PUBLISHED, _ATTEMPT, _DATA),
-    "parked": (_NAME, _PUBLISHED, Column("key", lazy("Limited key"), "mq-name"), _ATTEMPT, _DATA),
+    "parked": (_NAME, _PUBLISHED, Column("key", gettext_lazy("Limited key"), "mq-name"), _ATTEMPT, _DATA),
     "dead": (
         _NAME,
-        Column("reason", lazy("Reason"), "mq-reason mq-wide"),
-        Column("error", lazy("Error"), "mq-error"),
-        Column("tries", lazy("Attempts"), "mq-number mq-wide"),
-        Column("at", lazy("Buried"), "nowrap"),
+        Column("reason", gettext_lazy("Reason"), "mq-reason mq-wide"),
+        Column("error", gettext_lazy("Error"), "mq-error"),
+        Column("tries", gettext_lazy("Attempts"), "mq-number mq-wide"),
+        Column("at", gettext_lazy("Buried"), "nowrap"),
         _DATA,
     ),
     "handled": (
         _NAME,
-        Column("ending", lazy("Ending"), ""),
-        Column("at", lazy("Ended"), "nowrap"),
-        Column("took", lazy("Took"), "mq-number nowrap"),
+        Column("ending", gettext_lazy("Ending"), ""),
+        Column("at", gettext_lazy("Ended"), "nowrap"),
+        Column("took", gettext_lazy("Took"), "mq-number nowrap"),
         _ATTEMPT,
         _CONSUMER,
         _DATA,
@@ -223,17 +222,17 @@ _KNOWN: Mapping[MessageState, Sequence[str]] = {
 }
 #: The labels of the button, and of the action on all that match.
 _CHOSEN: Mapping[str, Promise] = {
-    CANCEL: lazy("Cancel selected…"),
-    REDRIVE: lazy("Redrive selected…"),
-    MOVE: lazy("Move selected…"),
-    DELETE: lazy("Delete selected…"),
+    CANCEL: gettext_lazy("Cancel selected…"),
+    REDRIVE: gettext_lazy("Redrive selected…"),
+    MOVE: gettext_lazy("Move selected…"),
+    DELETE: gettext_lazy("Delete selected…"),
 }
 _ALL: Mapping[str, tuple[Promise, Promise]] = {
-    CANCEL: (lazy("Cancel all %(total)s…"), lazy("Cancel all matching…")),
-    REDRIVE: (lazy("Redrive all %(total)s…"), lazy("Redrive all matching…")),
-    MOVE: (lazy("Move all %(total)s…"), lazy("Move all matching…")),
-    DELETE: (lazy("Delete all %(total)s…"), lazy("Delete all matching…")),
-    PURGE_READY: (lazy("Purge all ready messages…"), lazy("Purge all matching…")),
+    CANCEL: (gettext_lazy("Cancel all %(total)s…"), gettext_lazy("Cancel all matching…")),
+    REDRIVE: (gettext_lazy("Redrive all %(total)s…"), gettext_lazy("Redrive all matching…")),
+    MOVE: (gettext_lazy("Move all %(total)s…"), gettext_lazy("Move all matching…")),
+    DELETE: (gettext_lazy("Delete all %(total)s…"), gettext_lazy("Delete all matching…")),
+    PURGE_READY: (gettext_lazy("Purge all ready messages…"), gettext_lazy("Purge all matching…")),
 }
 
 

@@ -1,6 +1,7 @@
 """The page of problems: all of them by severity and kind, with what to do, and what is muted."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import groupby
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, section
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.problem_list import QueueProblem, mute, problems_among, unmute
+from mq_django.inspector.problem_sentences import period
 from mq_django.inspector.queue_view import Problem, Severity
 
 PARTS = ("problem_groups",)
@@ -23,8 +25,8 @@ PARTS = ("problem_groups",)
 #: The most problems of one kind that are listed.
 MAX_OF_KIND = 100
 
-#: For how long a problem may be muted: seconds.
-SPANS = {"1 h": 3600, "4 h": 4 * 3600, "1 d": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400}
+#: For how long a problem may be muted.
+SPANS = (timedelta(hours=1), timedelta(hours=4), timedelta(days=1), timedelta(days=7), timedelta(days=30))
 
 
 @needs(VIEW)
@@ -145,10 +147,12 @@ def silence(page: Page) -> HttpResponse:
     problem, back = _asked(page), page.url("problems")
     if problem is None:
         return page.leave(back, _("This problem is over."), messages.INFO)
-    span = SPANS.get(page.request.POST.get("span", ""))
+    spans = {period(span): span for span in SPANS}
+    chosen = page.request.POST.get("span", "")
+    span = spans.get(chosen)
     if not page.is_confirmed or span is None:
         help_text = _("Pages, mq status --check and signals do not tell of it until then.")
-        spans = {"name": "span", "label": _("For"), "value": "", "choices": list(SPANS), "help": help_text}
+        until = {"name": "span", "label": _("For"), "value": "", "choices": list(spans), "help": help_text}
         why = {"name": "reason", "label": _("Reason"), "value": "", "maxlength": str(MAX_REASON), "help": ""}
         return confirm(
             page,
@@ -159,12 +163,12 @@ def silence(page: Page) -> HttpResponse:
             tab="problems",
             act_url=page.request.get_full_path(),
             back_url=back,
-            inputs=[spans, why],
+            inputs=[until, why],
         )
     reason = page.request.POST.get("reason", "")
     who = page.request.user.get_username()
-    mute(problem.queue, problem.kind, seconds=span, who=who, reason=reason)
-    page.log(problem.queue, f"Muted {problem.kind} for {page.request.POST['span']}: {reason.strip()[:MAX_REASON]}")
+    mute(problem.queue, problem.kind, seconds=span.total_seconds(), who=who, reason=reason)
+    page.log(problem.queue, f"Muted {problem.kind} for {chosen}: {reason.strip()[:MAX_REASON]}")
     return page.leave(back, _("The problem is muted."), messages.SUCCESS)
 
 

@@ -214,9 +214,8 @@ def logged_run(name: str) -> str | None:
 
 def gone(page: Page, run: str) -> HttpResponse:
     """Return to the list of runs, and say that there is no such run."""
-    return page.leave(
-        page.url("workflows"), _("There is no run “%(run)s”: it ended a week ago.") % {"run": escape(run)[:100]}
-    )
+    said = _("There is no run “%(run)s”: it ended more than a week ago.") % {"run": escape(run)[:100]}
+    return page.leave(page.url("workflows"), said)
 
 
 @needs(VIEW)

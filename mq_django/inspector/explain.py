@@ -267,7 +267,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
             "Consumer %(consumer)s holds it and is gone: no heartbeat for %(time)s. Another consumer takes the "
             "message after the visibility timeout."
         ),
-        "paused": f"{_('The queue is paused.')} {pause_details(cause.pause)}".rstrip(),
+        "paused": " ".join([_("The queue is paused."), pause_details(cause.pause)]).rstrip(),
         "parked": _("The limit for key “%(key)s” is reached: %(most)s at once."),
         "throttled": _(
             "The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next check is in %(time)s."

@@ -85,7 +85,7 @@ def _of_queue(view: QueueView, what: Problem) -> str:
                 "messages of dead consumers are not recovered."
             )
         case "paused":
-            return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
+            return " ".join([_("is paused."), pause_details(view.pause)]).rstrip()
         case "starved":
             return _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)}
         case "growing":
@@ -109,12 +109,12 @@ def _of_queue(view: QueueView, what: Problem) -> str:
 
 
 def _late(view: QueueView) -> str:
-    waited = {
-        _("lags: its oldest ready message has waited for %(time)s."): view.oldest_ms,
-        _("lags: the oldest message that was fetched and has not started has waited for %(time)s."): view.fetched_ms,
-        _("lags: the oldest message that is parked for its key has waited for %(time)s."): view.parked_ms,
-    }
-    words, ms = max(waited.items(), key=lambda each: each[1] or 0)
+    waited = [
+        (view.oldest_ms, _("lags: its oldest ready message has waited for %(time)s.")),
+        (view.fetched_ms, _("lags: the oldest message that was fetched and has not started has waited for %(time)s.")),
+        (view.parked_ms, _("lags: the oldest message that is parked for its key has waited for %(time)s.")),
+    ]
+    ms, words = max(waited, key=lambda each: each[0] or 0)
     return words % {"time": duration(ms or 0)}
 
 

@@ -216,7 +216,8 @@ def spread_title(activity: Activity, step: int, spread: Spread, endless: str) ->
     if spread.p50 is None:
         return _("%(ago)s ago: nothing") % {"ago": ago(activity, step)}
     words = _("p50 %(half)s, p95 %(most)s")
-    return f"{_('%(time)s ago') % {'time': ago(activity, step)}}: {_with_times(words, spread, endless=endless)}"
+    when = _("%(time)s ago") % {"time": ago(activity, step)}
+    return f"{when}: {_with_times(words, spread, endless=endless)}"
 
 
 # The charts of a page: their time span and message name.
