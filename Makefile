@@ -51,7 +51,7 @@ TOPICS ?=
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test versions cluster e2e lint wheel compat chaos mutations slow docs bench guard clean
+.PHONY: help demo test versions cluster e2e lint wheel compat chaos mutations messages slow docs bench guard clean
 
 help:
 	@echo "make demo       run the example shop (DEMO_SECONDS=20 to stop by itself)"
@@ -129,6 +129,10 @@ slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 	$(MAKE) mutations
 	$(BIN)/python -m tests.chaos.web
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
+
+# The texts of the admin into its catalogues: needs gettext.
+messages: $(VENV)/.test
+	$(BIN)/python -m tests.catalogues
 
 mutations: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.mutations $(TOPICS)

@@ -1,19 +1,19 @@
 """What people read can be translated."""
 
+import ast
 import re
 import shutil
-import sys
-from pathlib import Path
 
+import polib
 import pytest
 from django.conf.urls.i18n import i18n_patterns
 from django.contrib import admin
 from django.urls import path
 from django.utils.translation import override
 
-from tests.shell import ran
-
-ROOT = Path(__file__).parents[2]
+from mq_django.inspector import actions
+from tests.admin.conftest import BASE
+from tests.catalogues import LANGUAGES, PACKAGE, catalogue_of, extract, untranslated
 
 #: Of a project that has the language in its addresses.
 urlpatterns = i18n_patterns(path("admin/", admin.site.urls))
@@ -33,21 +33,65 @@ def test_links_keep_the_language_of_the_page(operator, mq_settings, settings):
 
 
 @pytest.mark.skipif(shutil.which("xgettext") is None, reason="gettext is not installed")
-def test_a_catalogue_has_the_sentences_of_the_pages(tmp_path):
+def test_each_text_is_in_the_catalogue_of_each_language(tmp_path):
     package = tmp_path / "mq_django"
-    for part in ("admin", "inspector", "templates"):
-        shutil.copytree(ROOT / "mq_django" / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "locale").mkdir()
-    command = [sys.executable, "-m", "django", "makemessages", "--locale", "de", "--settings", "tests.settings"]
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
 
-    ran(command, cwd=package, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)})
-    catalogue = (package / "locale" / "de" / "LC_MESSAGES" / "django.po").read_text()
-    for sentence in ("The queue is paused.", "Pause the queue…", "Why it is not running:", "Scanned"):
-        assert f'"{sentence}' in catalogue
+    extract(package)
+
+    assert {language: left for language in LANGUAGES if (left := untranslated(language, package))} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_catalogue_keeps_what_code_puts_into_its_texts_and_is_compiled(language):
+    found = polib.pofile(str(catalogue_of(language)))
+    compiled = polib.mofile(str(catalogue_of(language).with_suffix(".mo")))
+
+    assert untranslated(language) == []
+    changed = []
+    for entry in found:
+        whole = entry.msgid_plural or entry.msgid
+        *others, last = entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr]
+        # A singular may do without the number.
+        if placed(last) != placed(whole) or any(placed(each) - placed(whole) for each in others):
+            changed.append(entry.msgid)
+    assert changed == []
+    texts = [{entry.msgid: entry.msgstr_plural or entry.msgstr for entry in each} for each in (found, compiled)]
+    assert texts[0] == texts[1], "run make messages"
+
+
+def placed(text):
+    """Return what is put into a text, its signs of percent and its elements of HTML."""
+    return {*re.findall(r"%\(\w+\)[sd]|%%|<[^>]+>", text)}
+
+
+def test_gettext_finds_each_text_in_the_code():
+    """It finds neither those in formatted strings nor those of functions with names of our own."""
+    hidden, names = [], {"gettext", "ngettext", "gettext_lazy", "_", "override", "get_language", "activate"}
+    for module in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "django.utils.translation":
+                hidden += [(module.name, each.asname) for each in node.names if (each.asname or each.name) not in names]
+            if isinstance(node, ast.JoinedStr):
+                calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+                hidden += [(module.name, each.id) for each in calls if getattr(each, "id", "") in ("_", "ngettext")]
+    assert hidden == []
+
+
+@pytest.mark.django_db(databases="__all__")
+def test_pages_speak_the_language_of_their_reader(operator, mq_settings, settings):
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    mq_settings()
+    actions.pause("emails", who="ada")
+
+    page = operator.get(f"{BASE}emails/change/", headers={"Accept-Language": "de"}).content.decode()
+
+    assert "ist pausiert." in page
+    assert "is paused." not in page
 
 
 def test_templates_have_no_words_outside_of_translations():
-    for template in (ROOT / "mq_django" / "templates").rglob("*.html"):
+    for template in (PACKAGE / "templates").rglob("*.html"):
         text = template.read_text()
         text = re.sub(r"{% blocktranslate.*?endblocktranslate %}", "", text, flags=re.DOTALL)
         text = re.sub(r"{% block bodyclass %}.*?{% endblock %}", "", text, flags=re.DOTALL)
