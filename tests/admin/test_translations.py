@@ -3,11 +3,13 @@
 import ast
 import re
 import shutil
+from io import StringIO
 
 import polib
 import pytest
 from django.conf.urls.i18n import i18n_patterns
 from django.contrib import admin
+from django.core.management import call_command
 from django.urls import path
 from django.utils.translation import override
 
@@ -84,10 +86,21 @@ def test_pages_speak_the_language_of_their_reader(operator, mq_settings, setting
     mq_settings()
     actions.pause("emails", who="ada")
 
-    page = operator.get(f"{BASE}emails/change/", headers={"Accept-Language": "de"}).content.decode()
+    with override(None):
+        page = operator.get(f"{BASE}emails/change/", headers={"Accept-Language": "de"}).content.decode()
 
     assert "ist pausiert." in page
     assert "is paused." not in page
+
+
+@pytest.mark.usefixtures("mq_settings")
+def test_commands_speak_english_in_a_project_of_another_language():
+    actions.pause("emails")
+    out = StringIO()
+    with override("de"), pytest.raises(SystemExit):
+        call_command("mq", "status", "--check", stdout=out)
+
+    assert out.getvalue().startswith("[paused] emails is paused.")
 
 
 def test_templates_have_no_words_outside_of_translations():

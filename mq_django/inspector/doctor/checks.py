@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core import checks
+from django.utils.translation import override
 
 from mq_django.conf import Config, QueueConfig, get_config, read
 from mq_django.core.keys import QueueKeys, TopicKeys, is_name
@@ -116,7 +117,9 @@ def _of_outbox(what: OutboxProblem, project: ProjectFacts) -> Iterator[Seen]:
     for view in outboxes() if project.is_readable and uses_outbox() else ():
         if what in view.problems(project.config.thresholds):
             name = view.destination or view.database
-            yield Seen(f"{name} {outbox_sentence(view, what)}", where=f"database {view.database}")
+            with override("en"):
+                said = outbox_sentence(view, what)
+            yield Seen(f"{name} {said}", where=f"database {view.database}")
 
 
 PROJECT_CHECKS: tuple[DoctorCheck[ProjectFacts], ...] = (
@@ -298,7 +301,9 @@ def _of_problem(what: Problem, facts: QueueFacts) -> Iterator[Seen]:
     for queue in facts.readable:
         if what in queue.problems():
             advice = ADVICE[what].format(queue=queue.name)
-            yield Seen(f"{queue.name} {sentence(queue, what)}", advice=advice)
+            with override("en"):
+                said = sentence(queue, what)
+            yield Seen(f"{queue.name} {said}", advice=advice)
 
 
 def _of_unserved(facts: QueueFacts) -> Iterator[Seen]:

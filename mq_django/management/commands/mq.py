@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import override
 
 from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
@@ -47,6 +48,8 @@ class Command(BaseCommand):
                 os.dup2(nowhere, stream.fileno())
             raise SystemExit(CLOSED) from None
 
+    # The words of commands are English: sentences that the admin translates stand among them.
+    @override("en")
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         import_declaring()
