@@ -146,6 +146,7 @@ def test_pictures_are_renewed(full, window):
     desk, dark = window(full), window(full, color_scheme="dark")
     phone = window(full, color_scheme="dark", device_scale_factor=2, **PHONE)
     desk.shoot("queues", "", "problem")
+    desk.shoot("problems", "problems/", "Notices")
     desk.shoot("queue", "emails/change/", "handled")
     dead = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))
     entry = next(row["id"] for row in dead if row["name"] == "fragile")
