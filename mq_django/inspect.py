@@ -118,6 +118,7 @@ resume = _checked(actions.resume)
 problems = problem_list.problems
 mute = _checked(problem_list.mute)
 unmute = _checked(problem_list.unmute)
+mutes = _checked(problem_list.get_mutes)
 
 # Messages.
 messages = _checked(message_lists.messages)
@@ -170,6 +171,7 @@ __all__ = [
     "messages",
     "move",
     "mute",
+    "mutes",
     "pause",
     "ping",
     "problems",

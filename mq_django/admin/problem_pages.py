@@ -16,9 +16,10 @@ from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.actions import MAX_REASON
-from mq_django.inspector.problem_list import QueueProblem, mute, problems_among, unmute
+from mq_django.inspector.problem_list import QueueProblem, get_mutes, mute, problems_among, unmute
 from mq_django.inspector.problem_sentences import period
 from mq_django.inspector.queue_view import Problem, Severity
+from mq_django.stores.mutes import Mute
 
 PARTS = ("problem_groups",)
 
@@ -60,7 +61,7 @@ def _context(page: Page) -> dict[str, Any]:
         "tabs": sections(page, "problems"),
         "summary": problems.summary(len(unmuted)),
         "severities": severities,
-        "muted": [_row(page, problem) for problem in found if problem.mute is not None],
+        "muted": [_mute_row(page, *name, mute, found) for name, mute in sorted(get_mutes().items())],
     }
 
 
@@ -79,18 +80,32 @@ def _kinds(page: Page, found: Sequence[QueueProblem]) -> Iterator[dict[str, Any]
 
 
 def _row(page: Page, problem: QueueProblem) -> dict[str, Any]:
-    named = urlencode({"queue": problem.queue, "kind": problem.kind})
-    row = {
+    return {
         **problems.shown(page, problem),
         "since": text.moment(problem.since_ms),
         "actions": list(_actions(page, problem)),
-        "mute_url": f"{page.url('problem_mute' if problem.mute is None else 'problem_unmute')}?{named}",
+        "mute_url": _mute_url(page, "problem_mute", problem.queue, problem.kind),
     }
-    if problem.mute is not None:
-        until_ms, who, reason = problem.mute
-        row |= {"until": text.moment(until_ms), "who": text.visible(who, limit=80)}
-        row["reason"] = text.visible(reason, limit=MAX_REASON)
-    return row
+
+
+def _mute_row(page: Page, queue: str, kind: str, mute: Mute, found: Sequence[QueueProblem]) -> dict[str, Any]:
+    """Return a mute as a row, with the problems that it leaves out now: it lasts also while there are none."""
+    return {
+        "queue": text.visible(queue, limit=160),
+        "sentence": " ".join(_sentences(found, queue, kind)) or kind,
+        "until": text.moment(mute.until_ms, exact=True),
+        "who": text.visible(mute.who, limit=80) if mute.who else "",
+        "reason": text.visible(mute.reason, limit=MAX_REASON) if mute.reason else "",
+        "mute_url": _mute_url(page, "problem_unmute", queue, kind),
+    }
+
+
+def _mute_url(page: Page, route: str, queue: str, kind: str) -> str:
+    return f"{page.url(route)}?{urlencode({'queue': queue, 'kind': kind})}"
+
+
+def _sentences(found: Sequence[QueueProblem], queue: str, kind: str) -> list[str]:
+    return [problem.words for problem in found if (problem.queue, problem.kind) == (queue, kind)]
 
 
 def _actions(page: Page, problem: QueueProblem) -> Iterator[tuple[str, str]]:
@@ -105,6 +120,8 @@ def _actions(page: Page, problem: QueueProblem) -> Iterator[tuple[str, str]]:
             yield _("Group by error"), page.url("dead_groups", queue)
             if page.can(OPERATE):
                 yield _("Redrive all…"), page.url("act_on_all", queue, "dead", "redrive")
+        case "paused" if page.can(OPERATE):
+            yield _("Resume the queue…"), page.url("resume", queue)
         case "held":
             yield _("Dead letters"), page.url("messages", queue, "dead")
         case "lost" | "retention" if page.can(OPERATE) and GROUP_SEPARATOR in queue:
@@ -144,10 +161,11 @@ def advice(kind: Problem) -> str:
 @needs(VIEW, OPERATE)
 def silence(page: Page) -> HttpResponse:
     """Mute a kind of problem of a queue, after a confirmation that asks for how long and why."""
-    problem, back = _asked(page), page.url("problems")
-    if problem is None:
+    asked, back = _asked(page), page.url("problems")
+    same = [problem for problem in _found() if (problem.queue, problem.kind) == asked]
+    if not same:
         return page.leave(back, _("This problem is over."), messages.INFO)
-    spans = {period(span): span for span in SPANS}
+    problem, spans = same[0], {period(span): span for span in SPANS}
     chosen = page.request.POST.get("span", "")
     span = spans.get(chosen)
     if not page.is_confirmed or span is None:
@@ -158,7 +176,7 @@ def silence(page: Page) -> HttpResponse:
             page,
             "",
             _("Mute this problem?"),
-            problem.sentence,
+            " ".join(each.sentence for each in same),
             _("Yes, mute it"),
             tab="problems",
             act_url=page.request.get_full_path(),
@@ -168,25 +186,25 @@ def silence(page: Page) -> HttpResponse:
     reason = page.request.POST.get("reason", "")
     who = page.request.user.get_username()
     mute(problem.queue, problem.kind, seconds=span.total_seconds(), who=who, reason=reason)
-    page.log(problem.queue, f"Muted {problem.kind} for {chosen}: {reason.strip()[:MAX_REASON]}")
+    because = f": {reason.strip()[:MAX_REASON]}" if reason.strip() else ""
+    page.log(problem.queue, f"Muted {problem.kind} for {chosen}{because}")
     return page.leave(back, _("The problem is muted."), messages.SUCCESS)
 
 
 @needs(VIEW, OPERATE)
 def speak(page: Page) -> HttpResponse:
     """Unmute a kind of problem of a queue, after a confirmation."""
-    problem, back = _asked(page), page.url("problems")
-    if problem is None or problem.mute is None:
-        return page.leave(back, _("This problem is over."), messages.INFO)
-    if not page.is_confirmed:
+    (queue, kind), back = _asked(page), page.url("problems")
+    name = next((each for each in get_mutes() if each == (queue, kind)), None)
+    if name is not None and not page.is_confirmed:
         title, button, url = _("Unmute this problem?"), _("Yes, unmute it"), page.request.get_full_path()
-        return confirm(page, "", title, problem.sentence, button, tab="problems", act_url=url, back_url=back)
-    unmute(problem.queue, problem.kind)
-    page.log(problem.queue, f"Unmuted {problem.kind}")
+        said = " ".join([queue, *(_sentences(_found(), queue, kind) or [kind])])
+        return confirm(page, "", title, said, button, tab="problems", act_url=url, back_url=back)
+    if name is not None and unmute(*name):
+        page.log(queue, f"Unmuted {kind}")
     return page.leave(back, _("The problem is no longer muted."), messages.SUCCESS)
 
 
-def _asked(page: Page) -> QueueProblem | None:
-    """Return the problem that the address names, if it exists now."""
-    asked = page.request.GET.get("queue", ""), page.request.GET.get("kind", "")
-    return next((problem for problem in _found() if (problem.queue, problem.kind) == asked), None)
+def _asked(page: Page) -> tuple[str, str]:
+    """Return the queue and the kind of problem that the address names."""
+    return page.request.GET.get("queue", ""), page.request.GET.get("kind", "")

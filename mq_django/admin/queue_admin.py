@@ -84,7 +84,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
-    ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
+    ("<str:name>/resume/", queue_page.resume, _get_or_post, "resume"),
     ("<str:name>/purge/<str:state>/", bulk_pages.old_purge, _get_or_post, "old_purge"),
     ("<str:name>/<str:state>/all/<str:what>/", bulk_pages.act_on_all, _get_or_post, "act_on_all"),
     ("<str:name>/<str:state>/job/", job_pages.show, require_GET, "job"),

@@ -15,13 +15,14 @@ from mq_django import inspector
 from mq_django.admin import limit_pages, outbox_page, schedule_pages, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, problems, text
-from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
+from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import actions
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.problem_list import problems_among
+from mq_django.inspector.problem_sentences import pause_details
 from mq_django.inspector.queue_view import RECENT, Activity, QueueView
 from mq_django.inspector.queues import quick_stats
 
@@ -190,8 +191,18 @@ def pause(page: Page, name: str) -> HttpResponse:
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue."""
     if not page.is_confirmed:
-        sentence = goes_on(quick_stats(name).ready)
-        return confirm(page, name, _("Resume the queue?"), sentence, _("Yes, resume it"))
+        view = quick_stats(name)
+        # A colleague may have paused it, or one of its partitions, for a reason that holds.
+        paused = [f"{part.name}: {pause_details(part.pause)}" for part in view.each_part if part.paused]
+        return confirm(
+            page,
+            name,
+            _("Resume the queue?"),
+            goes_on(view.ready),
+            _("Yes, resume it"),
+            listed=[text.visible(each, limit=1000) for each in paused[:MAX_LISTED]],
+            unlisted=max(0, len(paused) - MAX_LISTED),
+        )
     changed = actions.resume(name)
     said = _("The queue was resumed.") if changed else _("The queue was not paused.")
     return _done(page, name, said, "Resumed the queue" if changed else "")

@@ -167,7 +167,7 @@ def _of_key(view: MessageView, queue: QueueView) -> Cause:
     if rate is not None:
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or the limit was removed.
-    return Cause(kind="due")
+    return Cause(kind="ordered" if config.limits.ordered and before else "due", key=key, count=before)
 
 
 def _of_limits(queue: QueueView) -> Cause | None:
@@ -289,7 +289,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "name": escape(name),
         "consumer": escape(cause.consumer),
     }
-    if cause.kind in ("parked", "throttled", "turn"):
+    if cause.kind in ("parked", "throttled", "turn", "ordered"):
         return _with_line(cause, said)
     return f"{said} {_before(cause)}".strip() if cause.count else said
 

@@ -200,6 +200,8 @@ def _stuck(stuck: StuckRuns) -> QueueProblem:
 def mute(queue: str, kind: Problem, *, seconds: float, who: str = "", reason: str = "") -> None:
     """Mute a kind of problem of a queue for a time: pages, `mq status --check` and signals leave it out.
 
+    All problems of this kind that the queue has then, or gets later, are muted.
+
     Args:
         queue: the queue, the group of a topic, or what else has such problems.
         kind: such as "paused".
@@ -224,7 +226,18 @@ def mute(queue: str, kind: Problem, *, seconds: float, who: str = "", reason: st
         raise NotSupported(f"{mutes.MAX_MUTES} problems are muted: unmute one before")
 
 
-def unmute(queue: str, kind: Problem) -> bool:
+def get_mutes() -> Mutes:
+    """Return the mutes that have not ended by queue and kind, also of problems that do not exist now.
+
+    Raises:
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    (reply,) = open_transport("inspect", "").pipeline([mutes.read_command(get_config().namespace)])
+    return mutes.mutes_in(reply, clock.now_ms())
+
+
+def unmute(queue: str, kind: str) -> bool:
     """Unmute a kind of problem of a queue, and return whether it was muted.
 
     Args:

@@ -363,8 +363,16 @@ def _check(options: Options) -> VerbResult:
 
 
 def mute(options: Options, _: Terminal) -> VerbResult:
-    """Mute a kind of problem of a queue for a time, or unmute it."""
-    queue, kind = options["queue"], options["kind"]
+    """Mute a kind of problem of a queue for a time, unmute it, or list all mutes."""
+    queue, kind = options["of"], options["kind"]
+    if queue is None:
+        rows = [
+            {"queue": of, "kind": kind, "until": moment_text(until_ms), "who": who or None, "reason": reason or None}
+            for (of, kind), (until_ms, who, reason) in sorted(inspect.mutes().items())
+        ]
+        return VerbResult(rows, table(rows) or ["Nothing is muted."])
+    if kind is None:
+        raise CommandError("Give the kind of problem.", returncode=2)
     if options["off"]:
         changed = inspect.unmute(queue, kind)
         return VerbResult({"muted": False, "changed": changed}, ["unmuted" if changed else "was not muted"])

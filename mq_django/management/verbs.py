@@ -356,8 +356,13 @@ VERBS: dict[str, Verb | Actions] = {
     ),
     "mute": verb(
         queue_verbs.mute,
-        QUEUE,
-        arg("kind", "The kind of problem, as `mq status --check` prints it.", choices=KINDS),
+        arg(
+            "of",
+            "A queue, or topic:group. Default: list all mutes.",
+            nargs="?",
+            metavar="queue",
+        ),
+        arg("kind", "The kind of problem, as `mq status --check` prints it.", nargs="?", choices=KINDS),
         arg("--for", "For how long, such as 4h. Default: a day.", type=period, default=86400.0, metavar="TIME"),
         arg("--reason", "Shown in the admin.", default=""),
         flag("--off", "Unmute it."),

@@ -102,3 +102,11 @@ def test_a_turn_of_its_key_does_not_help_while_a_limit_of_the_queue_is_reached(o
     assert cause_of(third).kind == "full"
     store.settle(CONSUMER, [Settlement(held, ACK)])
     assert cause_of(third).kind == "turn"
+
+
+def test_one_with_others_of_its_key_before_it_is_not_about_to_become_ready(ordered, redis_client):
+    _first, second, third = fill()
+    take(ordered)
+    redis_client.delete(ordered.keys.permits)
+    assert cause_of(second).kind == "due"
+    assert sentence(third) == "Another message of its key has not ended. 1 message of its key is before it."

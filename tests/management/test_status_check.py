@@ -130,5 +130,17 @@ def test_a_muted_problem_is_left_out_and_counted():
     assert out.getvalue().splitlines() == ["muted", "unmuted", "was not muted", "muted"]
 
     assert check("--json") == (0, ["[]"])
+    call_command("mq", "mute", "--json", stdout=out)
+    ((muted,),) = [json.loads(out.getvalue().splitlines()[-1])]
+    assert (muted["queue"], muted["kind"], muted["reason"]) == ("emails", "unconsumed", None)
     call_command("mq", "status", "--check", stdout=out, stderr=out)
     assert out.getvalue().splitlines()[-2:] == ["OK: no problems.", "Muted: 1."]
+
+
+def test_times_are_in_utc_whatever_the_zone_of_the_project(settings):
+    settings.TIME_ZONE = "Asia/Tokyo"
+    actions.pause("default")
+
+    _, (paused,) = check()
+
+    assert paused.endswith("+00:00.")

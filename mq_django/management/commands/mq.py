@@ -2,9 +2,11 @@
 
 import os
 import sys
+from datetime import UTC
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
 from django.utils.translation import override
 
 from mq_django.core.texts import repr_of
@@ -48,8 +50,9 @@ class Command(BaseCommand):
                 os.dup2(nowhere, stream.fileno())
             raise SystemExit(CLOSED) from None
 
-    # The words of commands are English: sentences that the admin translates stand among them.
+    # Words are English and times in UTC: sentences of the admin stand among them.
     @override("en")
+    @timezone.override(UTC)
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         import_declaring()

@@ -135,3 +135,10 @@ def test_a_partition_has_a_history_of_its_own(operator):
     history = {name: operator.get(f"{BASE}{name}/history/").content.decode() for name in ("payments", *NAMES)}
     assert [name for name, shown in history.items() if "Paused the queue: look" in shown] == ["payments.1"]
     assert f'href="{BASE}payments.1/history/"' in operator.get(f"{BASE}payments.1/change/").content.decode()
+
+
+def test_the_question_to_resume_it_says_who_paused_a_partition_and_why(operator):
+    actions.pause("payments.2", who="ada", reason="a deploy")
+    asked = operator.get(f"{BASE}payments/resume/").content.decode()
+    assert "payments.2: Paused by ada" in asked
+    assert "Reason: a deploy" in asked

@@ -7,6 +7,7 @@ from django.utils.html import strip_tags
 
 from mq_django import inspect
 from mq_django.admin.problem_pages import advice
+from mq_django.conf import get_config
 from mq_django.errors import InvalidArguments, NotSupported, UnknownQueue
 from mq_django.inspector import actions
 from mq_django.inspector.problem_list import KINDS
@@ -56,7 +57,8 @@ def test_a_muted_problem_is_counted_nowhere_until_it_is_unmuted(operator, viewer
         ("default", "paused"),
     ]
     (muted,) = operator.get(PAGE).context["muted"]
-    assert [muted["queue"], *map(strip_tags, (muted["who"], muted["reason"]))] == ["emails", "user0", "moved"]
+    shown = [strip_tags(muted[name]) for name in ("queue", "who", "reason")]
+    assert shown == ["emails", "user0", "moved"]
     for page in (operator.get(BASE), operator.get(f"{BASE}emails/change/")):
         assert "no running consumer" not in page.content.decode()
         assert "1 muted" in page.content.decode()
@@ -66,6 +68,25 @@ def test_a_muted_problem_is_counted_nowhere_until_it_is_unmuted(operator, viewer
     assert viewer.post(unmute, {"confirmed": "yes"}).status_code == 403
     operator.post(unmute, {"confirmed": "yes"})
     assert [problem.kind for problem in inspect.problems()] == ["unconsumed", "unhandled", "paused"]
+
+
+def test_a_mute_is_listed_and_ended_also_while_there_is_no_problem(operator):
+    beat("emails")
+    inspect.mute("emails", "unconsumed", seconds=7 * 86400)
+    (row,) = operator.get(PAGE).context["muted"]
+    assert (strip_tags(row["queue"]), row["sentence"], row["who"], row["reason"]) == ("emails", "unconsumed", "", "")
+    assert "emails unconsumed" in operator.get(row["mute_url"]).content.decode()
+    operator.post(row["mute_url"], {"confirmed": "yes"})
+    assert inspect.mutes() == {}
+
+
+def test_a_mute_is_of_all_problems_of_a_kind_and_its_question_shows_them(operator, redis_client):
+    keys = get_config().queue("emails").keys
+    redis_client.hset(keys.runtime_schedules, mapping={"definition:one": "{}", "definition:two": "{}"})
+    url = f"{BASE}problems/mute/?queue=emails&kind=schedule"
+    asked = operator.get(url).context["sentence"]
+    assert "fire: one." in asked
+    assert "fire: two." in asked
 
 
 def test_a_mute_ends_with_its_time(redis_client, namespace):
