@@ -502,7 +502,7 @@ def test_without_time_zone_that_of_the_system_counts(settings, monkeypatch):
     settings.TIME_ZONE = None
     naive = datetime(1970, 1, 1, 9)  # noqa: DTZ001
     assert aware(naive).timestamp() == 0
-    assert problem_sentences.date(0) == "1970-01-01 09:00+09:00"
+    assert problem_sentences.date(0) == "1970-01-01 09:00:00+09:00"
     settings.USE_TZ = False
     assert moment(0) == naive
     pytest.importorskip("croniter")

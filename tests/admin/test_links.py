@@ -24,7 +24,8 @@ def crumbs_of(response):
     crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
     crumbs = crumbs[: crumbs.index("</ol>" if "</ol>" in crumbs else "</div>")]
     links = re.findall(r"<a [^>]*>([^<]*)</a>", crumbs)
-    return [html.unescape(label) for label in (*links, re.split(r"&rsaquo;|<li [^>]*>", crumbs)[-1])]
+    here = re.split(r"&rsaquo;|<li [^>]*>", crumbs)[-1].partition("<")[0]
+    return [html.unescape(label) for label in (*links, here)]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_queue_and_a_topic_have_a_tile_that_leads_to_their_outbox(mq_settings,
 
 
 def test_a_row_has_a_page_with_its_message(operator, viewer, monkeypatch):
-    queues["emails"].publish("welcome", {"user": 7, "password": "hunter2"}, key="user:7", headers={"trace": "t1"})
+    queues["emails"].publish("welcome", {"user": 7, "password": "hunter2"}, key="user:7", headers={"trace": "of-ada"})
     waiting = OutboxMessage.objects.get()
     aside = set_aside_row(message_id="aside-one", error="ValueError: " + "long " * 500, body=waiting.body)
     urls = {}
@@ -150,7 +150,7 @@ def test_a_row_has_a_page_with_its_message(operator, viewer, monkeypatch):
         (listed,) = operator.get(f"{URL}?show={show}").context["messages_listed"]
         urls[listed["row"]] = listed["url"]
     page = main_of(operator.get(urls[waiting.pk]))
-    for shown in (waiting.message_id, "emails", "waiting", "user:7", "t1", "&quot;user&quot;: 7"):
+    for shown in (waiting.message_id, "emails", "waiting", "user:7", "of-ada", "&quot;user&quot;: 7"):
         assert shown in page, shown
     assert "hunter2" not in page
     assert "Discard…" not in page
@@ -164,7 +164,7 @@ def test_a_row_has_a_page_with_its_message(operator, viewer, monkeypatch):
 
     page = main_of(viewer.get(urls[waiting.pk]))
     assert "You do not have permission to see message data." in page
-    assert not any(hidden in page for hidden in ("user:7", "t1", "&quot;user"))
+    assert not any(hidden in page for hidden in ("user:7", "of-ada", "&quot;user"))
     monkeypatch.setattr(outbox_views, "MAX_BODY", 10)
     assert "Too long to show." in main_of(operator.get(urls[waiting.pk]))
     OutboxMessage.objects.all().delete()
