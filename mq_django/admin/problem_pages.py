@@ -1,6 +1,7 @@
 """The page of problems: all of them by severity and kind, with what to do, and what is muted."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from mq_django.admin import topic_pages
 from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.errors import StoreError
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.problem_list import QueueProblem, get_mutes, mute, problems_among, unmute
 from mq_django.inspector.problem_sentences import period
@@ -49,7 +51,10 @@ def _found() -> list[QueueProblem]:
 
 
 def _context(page: Page) -> dict[str, Any]:
-    found = _found()
+    found, mutes = _found(), dict[tuple[str, str], Mute]()
+    # Their server may be the problem: the page is needed then.
+    with suppress(StoreError):
+        mutes |= get_mutes()
     unmuted = [problem for problem in found if problem.mute is None]
     titles: dict[Severity, str] = {"critical": _("Critical"), "warning": _("Warnings"), "notice": _("Notices")}
     severities = [
@@ -61,7 +66,7 @@ def _context(page: Page) -> dict[str, Any]:
         "tabs": sections(page, "problems"),
         "summary": problems.summary(len(unmuted)),
         "severities": severities,
-        "muted": [_mute_row(page, *name, mute, found) for name, mute in sorted(get_mutes().items())],
+        "muted": [_mute_row(page, *name, mute, found) for name, mute in sorted(mutes.items())],
     }
 
 

@@ -112,10 +112,10 @@ def problems_among(
         found += _of_outboxes(queues, thresholds)
     if "schedule" not in ignore:
         found += _of_schedules(views, thresholds)
-    stuck, mutes = _of_project()
+    stuck, muted = _of_project()
     if stuck is not None and not queues:
         found.append(_stuck(stuck))
-    left = (replace(each, mute=mutes.get((each.queue, each.kind))) for each in found if each.kind not in ignore)
+    left = (replace(each, mute=muted.get((each.queue, each.kind))) for each in found if each.kind not in ignore)
     return sorted(left, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
 
 

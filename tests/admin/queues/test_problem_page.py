@@ -111,3 +111,12 @@ def test_what_cannot_be_muted_is_an_error_and_nothing_is_written(redis_client, n
     with pytest.raises(NotSupported):
         inspect.mute("emails", "late", seconds=60)
     assert not redis_client.exists(f"{namespace}:muted")
+
+
+def test_the_page_is_there_while_mutes_cannot_be_read(operator, redis_client, namespace):
+    redis_client.set(f"{namespace}:muted", "of another program")
+    publish("emails", "welcome", 1)
+
+    for address in (PAGE, f"{BASE}problems.json", BASE):
+        assert operator.get(address).status_code == 200
+    assert [problem.kind for problem in inspect.problems()] == ["unconsumed"]
