@@ -25,7 +25,7 @@ BUSY_EVERY = 5
 ROUNDS, TABS = 7, 20
 BASE = "/admin/mq_django/queue/"
 #: What a page and its polls are: the page's path, and that of its polls.
-PAGES = (("", "stats.json"), ("consumers/", "consumers.json"))
+PAGES = (("", "stats.json"), ("consumers/", "consumers.json"), ("bench5/change/", "bench5/stats.json"))
 
 
 class Cost(NamedTuple):

@@ -1,7 +1,9 @@
 """The page of all queues."""
 
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
@@ -9,11 +11,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import topic_pages
+from mq_django.admin import queue_table, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.queue_page import goes_on, paused_for, reason_input, stays
-from mq_django.admin.ui import charts, problems, text
-from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.queue_table import QueueFilter
+from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import (
     MAX_LISTED,
@@ -27,27 +29,41 @@ from mq_django.admin.ui.page import (
 )
 from mq_django.conf import get_config
 from mq_django.core.texts import escape
+from mq_django.errors import NotSupported, StoreError, UnknownQueue
 from mq_django.inspector import actions
 from mq_django.inspector.actions import PausedQueues, Switched
 from mq_django.inspector.problem_list import problems_among
 from mq_django.inspector.problem_sentences import pause_details
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import star, starred
 
 PARTS = ("jobs", "problems", "listed")
+
+#: Running jobs that are listed: the table begins on the first screen.
+MAX_JOBS = 3
+#: In the address of polls: the user has stars.
+STARS = "stars"
 
 
 @needs(VIEW)
 def overview(page: Page) -> HttpResponse:
     """Show all queues, problems first."""
-    context = _context(page)
-    live_url = page.url("stats") + _filter(page).query()
-    return page.render("overview", _("Queues"), live_url=live_url, live=_live(page, context).context(), **context)
+    chosen, stars = QueueFilter.of_page(page), _stars(page)
+    context = _context(page, chosen, stars)
+    polled = chosen.query(p=str(chosen.number) if chosen.number > 1 else "", **{STARS: "1" if stars else ""})
+    live = _live(page, context).context()
+    return page.render("overview", _("Queues"), live_url=page.url("stats") + polled, live=live, **context)
 
 
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
     """Return the live parts of the page."""
-    return page.shared("overview", lambda: _live(page, _context(page))).response(page.request)
+    # Users without stars, who are most, share an answer.
+    of = STARS in page.request.GET
+
+    def compute() -> LiveParts:
+        return _live(page, _context(page, QueueFilter.of_page(page), _stars(page) if of else ()))
+
+    return page.shared(f"overview of {_user(page)}" if of else "overview", compute).response(page.request)
 
 
 def _live(page: Page, context: dict[str, Any]) -> LiveParts:
@@ -57,68 +73,39 @@ def _live(page: Page, context: dict[str, Any]) -> LiveParts:
     return page.live(PARTS, context, rows)
 
 
-class QueueFilter(NamedTuple):
-    """Which queues the page lists."""
-
-    #: Text that their names contain, in any case.
-    text: str = ""
-    #: Only those with messages, recent activity or problems.
-    hides_idle: bool = False
-    #: A consumer or supervisor: only its queues.
-    of: str = ""
-
-    def matches(self, view: QueueView) -> bool:
-        """Return whether a queue is listed."""
-        if self.text.casefold() not in view.name.casefold():
-            return False
-        if self.of and not any(self.of in (found.id, found.supervisor) for found in view.consumers):
-            return False
-        return not (self.hides_idle and view.is_idle)
-
-    def matches_topic(self, name: str) -> bool:
-        """Return whether a topic is listed also if none of its groups is."""
-        return not self.of and self.text.casefold() in name.casefold()
-
-    def fields(self) -> dict[str, str]:
-        """Return the parameters of the page that are set."""
-        found = {"q": self.text, "hide": "idle" if self.hides_idle else "", "of": self.of}
-        return {field: value for field, value in found.items() if value}
-
-    def query(self) -> str:
-        """Return the query of a URL, "" without a filter."""
-        return f"?{urlencode(self.fields())}" if any(self) else ""
-
-
-def _filter(page: Page) -> QueueFilter:
-    given = page.request.GET
-    text, of = given.get("q", "").strip()[:MAX_TEXT], given.get("of", "")[:MAX_TEXT]
-    return QueueFilter(text, given.get("hide") == "idle", of)
-
-
-def _context(page: Page) -> dict[str, Any]:
-    views = inspector.overview()
-    chosen = _filter(page)
-    listed = {view.name for view in views if chosen.matches(view)}
-    rows, of_topics = topic_pages.overview(page, views, listed, chosen.matches_topic)
-    found = [*of_topics, *problems_among(views, ())]
-    troubled = {problem.queue for problem in found if problem.mute is None}
-    total = sum(not topic_pages.is_group(view) for view in views)
+def _context(page: Page, chosen: QueueFilter, stars: Collection[str]) -> dict[str, Any]:
+    found = queue_table.read(chosen, stars)
+    groups = [view.name for view in found.views if topic_pages.is_group(view.name) and chosen.matches(view)]
+    rows, of_topics = topic_pages.overview(
+        page,
+        found.views,
+        groups,
+        lambda name: not chosen.of and chosen.names(name),
+        reads_all=not found.is_part,
+    )
+    read = [view.name for view in found.views]
+    known = problems_among(found.views, read if found.is_part else ()) if read or not found.is_part else []
+    jobs = [job for view in found.views for part in view.each_part for job in running_jobs(page, part.name, part.jobs)]
+    listed = problems.listed(page, [*of_topics, *known], most=problems.TOP)
+    if found.is_part:
+        # The others were not read.
+        listed["summary"] = _("Among the queues on this page: %(summary)s") % {"summary": listed["summary"]}
     return {
-        **problems.listed(page, found, most=problems.TOP),
+        **listed,
+        **queue_table.table(page, chosen, found, known, stars),
         "tabs": sections(page, "queues"),
-        "rows": [
-            _row(page, view, troubled=view.name in troubled)
-            for view in views
-            if view.name in listed and not topic_pages.is_group(view)
-        ],
-        "all": text.number(total),
+        "heads": queue_table.heads(chosen),
+        "all": text.number(found.total),
         "filter": chosen.fields(),
-        "is_filtered": any(chosen),
+        "is_filtered": chosen.is_narrower,
+        "grouped_url": replace(chosen, by_prefix=not chosen.by_prefix, prefix="").query() or "?",
+        "star_url": page.url("star") + chosen.query(p=str(chosen.number) if chosen.number > 1 else ""),
         # Also without rows: a filter may find some later.
-        "shows_queues": total > 0,
+        "shows_queues": found.total > 0,
         "shows_topics": bool(get_config().topics),
         "topics": rows,
-        "jobs": [job for view in views for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
+        "jobs": jobs[:MAX_JOBS],
+        "more_jobs": text.number(len(jobs) - MAX_JOBS) if len(jobs) > MAX_JOBS else "",
         "find_url": page.url("find"),
         "message_id": "",
         "pause_all_url": page.url("pause_all"),
@@ -126,16 +113,32 @@ def _context(page: Page) -> dict[str, Any]:
     }
 
 
-def _row(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any]:
-    return {
-        **charts.queue_cells(page, view, troubled=troubled),
-        "parts": len(view.parts),
-        "external": view.external,
-        "published": text.rate(view.activity.per_minute("published")),
-        "errors": text.percent(view.error_share),
-        "has_errors": view.fails_often,
-        "chart": charts.sparkline(view.activity.handled, label=_("Handled in the last %(minutes)s minutes: %(count)s")),
-    }
+# Stars: the queues that a user wants to see first.
+
+
+def _user(page: Page) -> str:
+    return str(page.request.user.pk)
+
+
+def _stars(page: Page) -> Sequence[str]:
+    # Without them the page is of use, too.
+    with suppress(StoreError):
+        return starred(_user(page))
+    return ()
+
+
+@needs(VIEW)
+def set_star(page: Page) -> HttpResponse:
+    """Star a queue for the user, or take the star away."""
+    given, back = page.request.POST, page.url("changelist") + page.query
+    name = given.get("star") or given.get("unstar", "")
+    try:
+        star(_user(page), name, is_starred="star" in given)
+    except UnknownQueue:
+        return page.leave(back, _("There is no queue “%(name)s” in the settings.") % {"name": escape(name)[:160]})
+    except NotSupported:
+        return page.leave(back, _("You have starred 50 queues: take one star away before."))
+    return HttpResponseRedirect(back)
 
 
 # Pause all queues, and resume what one such action has paused, or single queues, after confirmation.

@@ -60,6 +60,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("problems/mute/", problem_pages.silence, _get_or_post, "problem_mute"),
     ("problems/unmute/", problem_pages.speak, _get_or_post, "problem_unmute"),
     ("find/", message_pages.find, require_GET, "find"),
+    ("star/", overview.set_star, require_POST, "star"),
     ("pause/", overview.pause_all, _get_or_post, "pause_all"),
     ("resume/", overview.resume_all, _get_or_post, "resume_all"),
     ("consumers/", consumer_pages.consumers, require_GET, "consumers"),

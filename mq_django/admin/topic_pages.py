@@ -195,14 +195,16 @@ def retention_of(view: TopicView) -> str:
 
 
 def overview(
-    page: Page, views: Sequence[QueueView], listed: Collection[str], matches: Callable[[str], bool]
+    page: Page, views: Sequence[QueueView], listed: Collection[str], matches: Callable[[str], bool], *, reads_all: bool
 ) -> tuple[list[dict[str, Any]], list[QueueProblem]]:
     """Return topics as rows, each followed by its groups, and those that cannot be read. `views` are all groups.
 
-    Of the groups those that are `listed`, with their topics, and the topics whose name `matches`.
+    Of the groups those that are `listed`, with their topics, and the topics whose name `matches`. Unless it
+    `reads_all`, no other topic is read.
     """
     by_name, rows = {view.name: view for view in views}, []
-    found = topics.topics()
+    of_listed = {name.partition(GROUP_SEPARATOR)[0] for name in listed if is_group(name)}
+    found = topics.topics(lambda name: reads_all or name in of_listed or matches(name))
     for view in found:
         groups = [_group(page, group, by_name.get(group.queue)) for group in view.groups if group.queue in listed]
         if groups or matches(view.name):
@@ -263,6 +265,6 @@ def _group(page: Page, group: GroupStats, view: QueueView | None) -> dict[str, A
     }
 
 
-def is_group(view: QueueView) -> bool:
-    """Return whether a queue is a group of a topic."""
-    return GROUP_SEPARATOR in view.name
+def is_group(name: str) -> bool:
+    """Return whether the name of a queue is that of a group of a topic."""
+    return GROUP_SEPARATOR in name

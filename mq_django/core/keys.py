@@ -171,6 +171,11 @@ def mutes_key(namespace: str) -> str:
     return f"{namespace}:muted"
 
 
+def stars_key(namespace: str) -> str:
+    """Return the HASH, user of the admin -> the queues that are starred."""
+    return f"{namespace}:starred"
+
+
 def outbox_channel(namespace: str) -> str:
     """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
     return f"{namespace}:outbox"

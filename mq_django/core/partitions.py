@@ -10,7 +10,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
@@ -31,6 +31,7 @@ def partition_name(queue: str, number: int) -> str:
     return f"{queue}{SEPARATOR}{number}"
 
 
+@lru_cache(maxsize=4096)
 def public_name(name: str) -> str:
     """Return the name of a queue or group for those who publish and handle: of a partition that of the whole."""
     return _IN_NAME.sub("", name)

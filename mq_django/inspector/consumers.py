@@ -1,10 +1,10 @@
 """The consumers of a queue, for display: processes, states and running deliveries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.numbers import LARGEST, LAST_MS, whole
 from mq_django.stores.members import HOUSEKEEPING, MAX_RUNNING, Membership, supervisor_of
 
 #: A supervisor without a heartbeat for this long is shown as gone: three intervals.
@@ -163,10 +163,49 @@ class ConsumerView:
         return self.described[name] if name in self.described else self.announced.get(name)
 
 
-def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
-    """Return the consumers of a queue, live ones first."""
-    found = (_view(membership, name, described, now_ms) for name, described in membership.consumers.items())
-    return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
+class Consumers(Sequence[ConsumerView]):
+    """The consumers of a queue, live ones first, each read when it is asked for.
+
+    Of most queues a page of all asks only whether there is a live one, and they have thousands.
+    """
+
+    __slots__ = ("_first", "_found", "_membership", "_now_ms")
+
+    def __init__(self, membership: Membership, *, now_ms: int) -> None:
+        self._membership, self._now_ms = membership, now_ms
+        #: The first one, and all, once they were asked for.
+        self._first: ConsumerView | None = None
+        self._found: tuple[ConsumerView, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._membership.consumers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[ConsumerView]:
+        if self._found is None:
+            self._first = self._first or self._first_live()
+        if self._first is not None:
+            yield self._first
+        yield from self._all() if self._first is None else self._all()[1:]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # what it was read from may be changed
+
+    def _first_live(self) -> ConsumerView | None:
+        """Return the one with the first id if it is alive: then it is the first of all."""
+        described = self._membership.consumers
+        found = [(name, described[name]) for name in [min(described, default="")] if name]
+        return next((view for view in _views(self._membership, found, self._now_ms) if view.alive), None)
+
+    def _all(self) -> tuple[ConsumerView, ...]:
+        if self._found is None:
+            views = _views(self._membership, self._membership.consumers.items(), self._now_ms)
+            self._found = tuple(sorted(views, key=lambda view: (not view.alive, view.id)))
+        return self._found
 
 
 def housekeepers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
@@ -174,26 +213,35 @@ def housekeepers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerVie
 
     They are shown as consumers without threads.
     """
+    keep = [name for name, described in membership.supervisors.items() if described.get(HOUSEKEEPING) is True]
+    if not keep:
+        return ()
     consuming = {supervisor_of(described) for described in membership.consumers.values()}
-    found = [
-        _view(membership, name, {"supervisor": name, "threads": 0}, now_ms)
-        for name, described in membership.supervisors.items()
-        if described.get(HOUSEKEEPING) is True and name not in consuming
-    ]
+    described = [(name, {"supervisor": name, "threads": 0}) for name in keep if name not in consuming]
+    found = _views(membership, described, now_ms)
     return tuple(sorted((one for one in found if one.alive), key=lambda one: one.id))
 
 
-def _view(membership: Membership, name: str, described: Mapping[str, Any], now_ms: int) -> ConsumerView:
-    supervisor = supervisor_of(described)
-    seen = membership.seen_ms.get(supervisor)
-    return ConsumerView(
-        id=name,
-        supervisor=supervisor,
-        seen_ms_ago=None if seen is None else max(0, now_ms - seen),
-        asked=membership.asks.get(name) or membership.asks.get(supervisor, ""),
-        described=described,
-        announced=membership.supervisors.get(supervisor, {}),
-    )
+def _views(
+    membership: Membership, described: Iterable[tuple[str, Mapping[str, Any]]], now_ms: int
+) -> Iterator[ConsumerView]:
+    asks, of_supervisor = membership.asks, dict[str, tuple[int | None, str, Mapping[str, Any]]]()
+    for name, announced in described:
+        supervisor = supervisor_of(announced)
+        known = of_supervisor.get(supervisor)
+        if known is None:
+            seen = membership.seen_ms.get(supervisor)
+            ago = None if seen is None else max(0, now_ms - seen)
+            known = ago, asks.get(supervisor, ""), membership.supervisors.get(supervisor, {})
+            of_supervisor[supervisor] = known
+        yield ConsumerView(
+            id=name,
+            supervisor=supervisor,
+            seen_ms_ago=known[0],
+            asked=asks.get(name) or known[1],
+            described=announced,
+            announced=known[2],
+        )
 
 
 def _state(word: object) -> State:
@@ -225,7 +273,7 @@ def _full(described: object, ago: int) -> Iterable[FullSlots]:
 
 
 def _number(value: object) -> int | None:
-    return whole(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int and 0 <= value <= LARGEST else None
 
 
 def _text(value: object) -> str:

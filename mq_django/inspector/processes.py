@@ -121,8 +121,8 @@ def everybody(only: str = "") -> Everybody:
     known = _known(views)
     processes: dict[tuple[str, str], list[tuple[str, ConsumerView]]] = defaultdict(list)
     for view in views:
-        for consumer in filter(lambda one: one.is_process, view.consumers):
-            if only in ("", consumer.id, consumer.supervisor):
+        for consumer in view.consumers:
+            if (not only or only in (consumer.id, consumer.supervisor)) and consumer.is_process:
                 processes[consumer.supervisor, consumer.id].append((view.name, consumer))
     live_first = sorted(processes.values(), key=lambda found: not any(one.alive for _, one in found))
     by_supervisor: dict[str, list[list[tuple[str, ConsumerView]]]] = defaultdict(list)
@@ -208,8 +208,8 @@ def _members(name: str) -> Members:
 
 def _receipts(view: QueueView) -> Sequence[Receipt]:
     """Return the receipts of the messages that the live consumers of a queue are handling."""
-    live = [consumer for consumer in view.consumers if consumer.alive]
-    return [(found.source, found.entry) for consumer in live for found in consumer.running][:MAX_RUNNING]
+    running = (consumer.running for consumer in view.consumers if consumer.alive)
+    return [(found.source, found.entry) for each in running for found in each][:MAX_RUNNING]
 
 
 def _known(views: Sequence[QueueView]) -> Known:
@@ -237,8 +237,9 @@ def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> Process
     running = [
         RunningMessage(queue=queue, ms=item.ms, message=message, progress=progress)
         for queue, consumer in found
+        # Those of its messages that are not known have finished since the heartbeat.
+        if known[queue]
         for item in consumer.running
-        # The others have finished since the heartbeat.
         if (item.source, item.entry) in known[queue]
         for message, progress in [known[queue][item.source, item.entry]]
     ]

@@ -318,7 +318,7 @@ class QueueView:
     #: The background jobs that are running.
     jobs: tuple[BackgroundJob, ...] = ()
     #: Live ones first.
-    consumers: tuple[ConsumerView, ...] = ()
+    consumers: Sequence[ConsumerView] = ()
     #: Set while messages wait and all slots of its consumers are busy.
     blocker: Blocker | None = None
     has_runtime_schedules: bool = False
@@ -393,7 +393,7 @@ class QueueView:
     @property
     def awaits_slots(self) -> bool:
         """Return whether messages are ready, were fetched and have not started, or are parked and may go on."""
-        return self.ready > 0 or self.pending > self.running or self.parked_ms is not None
+        return self.ready > 0 or self.parked_ms is not None or 0 < self.pending > self.running
 
     @property
     def threads(self) -> tuple[int, int] | None:
@@ -431,7 +431,7 @@ class QueueView:
     @property
     def is_served(self) -> bool:
         """Return whether a live consumer is known, or other programs handle the queue."""
-        return self.alive > 0 or self.external
+        return self.external or any(consumer.alive and consumer.is_process for consumer in self.consumers)
 
     @property
     def recently_buried(self) -> int:

@@ -23,6 +23,7 @@ from mq_django.inspector.statistics import (
     with_fetched,
 )
 from mq_django.registry import groups
+from mq_django.stores import stars
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import MAX_NAMES, group_names, shares
 from mq_django.transport import scripts
@@ -274,6 +275,34 @@ def _with_waits(
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:
     return QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else found
+
+
+# The queues that a user of the admin has starred.
+
+
+def starred(user: str) -> Sequence[str]:
+    """Return the queues that a user has starred, in the order in which that was done.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    (reply,) = open_transport("inspect", "").pipeline([stars.read_command(get_config().namespace, user)])
+    return stars.stars_in(reply)
+
+
+def star(user: str, name: str, *, is_starred: bool) -> None:
+    """Star a queue for a user, or take the star away. Stars of queues that are not in the settings end.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: the user has 50 stars, or 1,000 users have some.
+        StoreError: cannot reach Redis.
+    """
+    get_config().queue(name)
+    known = get_config().queues
+    others = [each for each in starred(user) if each in known and each != name]
+    if not stars.write(open_transport("inspect", ""), get_config().namespace, user, [*others, *[name] * is_starred]):
+        raise NotSupported(f"{stars.MAX_STARS} queues are starred, or {stars.MAX_USERS} users have stars")
 
 
 # The partitions of a queue: what each has, where it is, and which consumer looks there first.

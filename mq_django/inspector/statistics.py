@@ -12,7 +12,7 @@ from mq_django.core import clock
 from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.errors import StoreError
-from mq_django.inspector.consumers import SLOT_KINDS, ConsumerView, FullSlots, SlotKind, consumers_of, housekeepers_of
+from mq_django.inspector.consumers import SLOT_KINDS, Consumers, ConsumerView, FullSlots, SlotKind, housekeepers_of
 from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.queue_view import (
     HAPPENED,
@@ -141,7 +141,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=_pause(*pause) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
-        consumers=consumers_of(membership, now_ms=now_ms),
+        consumers=Consumers(membership, now_ms=now_ms),
         has_runtime_schedules=bool(has_runtime_schedules),
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
@@ -208,26 +208,33 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
     pauses = [part.pause for part in known if part.pause is not None]
     blockers = [part.blocker for part in known if part.blocker is not None]
-    counts: Any = {name: sum(getattr(part, name) for part in known) for name in (*STATES, "lag", "fetched", "lost")}
-    return QueueView(
-        name=config.name,
-        now_ms=max(part.now_ms for part in known),
-        **counts,
-        oldest_ms=_most(part.oldest_ms for part in known),
-        fetched_ms=_most(part.fetched_ms for part in known),
-        parked_ms=_most(part.parked_ms for part in known),
-        held=_held([part.held for part in known]),
-        retention=max((part.retention for part in known if part.retention is not None), default=None),
-        next_due_ms=min((part.next_due_ms for part in known if part.next_due_ms is not None), default=None),
+    return replace(
+        sums_of(config.name, known),
         pause=pauses[0] if len(pauses) == len(known) else None,
-        jobs=tuple(chain.from_iterable(part.jobs for part in known)),
         consumers=_merged(part.consumers for part in known),
         blocker=max(blockers, key=lambda blocker: blocker.held_ms, default=None),
         has_runtime_schedules=any(part.has_runtime_schedules for part in known),
         external=config.external,
         housekeepers=_merged(part.housekeepers for part in known),
-        activity=_activity([part.activity for part in known]),
         parts=tuple(parts),
+    )
+
+
+def sums_of(name: str, known: Sequence[QueueView]) -> QueueView:
+    """Return one view with the messages and the activity of several: at least one, each of which could be read."""
+    counts: Any = {what: sum(getattr(view, what) for view in known) for what in (*STATES, "lag", "fetched", "lost")}
+    return QueueView(
+        name=name,
+        now_ms=max(view.now_ms for view in known),
+        **counts,
+        oldest_ms=_most(view.oldest_ms for view in known),
+        fetched_ms=_most(view.fetched_ms for view in known),
+        parked_ms=_most(view.parked_ms for view in known),
+        held=_held([view.held for view in known]),
+        retention=max((view.retention for view in known if view.retention is not None), default=None),
+        next_due_ms=min((view.next_due_ms for view in known if view.next_due_ms is not None), default=None),
+        jobs=tuple(chain.from_iterable(view.jobs for view in known)),
+        activity=_activity([view.activity for view in known]),
     )
 
 
@@ -456,8 +463,13 @@ def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
 def _full(view: QueueView) -> _Full | None:
     if view.paused or not view.awaits_slots:
         return None
-    consumers = [consumer for consumer in view.consumers if consumer.is_fetching]
     needed = {SLOT_KINDS[is_async] for is_async in kinds(view.name)} or set(SLOT_KINDS)
+    consumers = []
+    for consumer in filter(lambda one: one.is_fetching, view.consumers):
+        if not any(slots.kind in needed for slots in consumer.full):
+            # So no more is read of the others.
+            return None
+        consumers.append(consumer)
     for kind in SLOT_KINDS:
         slots = [slots for consumer in consumers for slots in consumer.full if slots.kind == kind]
         # Each consumer has at most one of a kind.

@@ -1,6 +1,6 @@
 """Topics for display: their logs, the offsets of their groups, and moving the groups."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -144,14 +144,17 @@ class TopicView:
         return next(found, GroupStats(topic=self.name, name=name, subscribed=False))
 
 
-def topics() -> list[TopicView]:
-    """Return all topics by name with the activity of the last half hour; those that cannot be read have an error.
+def topics(names: Callable[[str], bool] = lambda _name: True) -> list[TopicView]:
+    """Return topics by name with the activity of the last half hour; those that cannot be read have an error.
+
+    Args:
+        names: whether to read a topic, by its name.
 
     Raises:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis, and no queue is on another server.
     """
-    configs = [config for _, config in sorted(get_config().topics.items())]
+    configs = [config for name, config in sorted(get_config().topics.items()) if names(name)]
     try:
         return _views(configs, minutes=RECENT + 1)
     except (ConnectionLost, ConnectionRejected) as error:

@@ -433,6 +433,9 @@ def _pause(job: BackgroundJob, count: int) -> float:
 def jobs_of(flat: object) -> dict[ActionableState, BackgroundJob]:
     """Return the jobs in these fields and values in Redis by place, without those that are not valid."""
     fields = fields_of(flat) if isinstance(flat, list) else {}
+    if not fields:
+        # As in most queues, of which a page may show all.
+        return {}
     found = {state: _job_of(state, fields) for state in get_args(ActionableState)}
     return {state: job for state, job in found.items() if job is not None}
 

@@ -1,12 +1,13 @@
 """The members of a queue: its consumers and supervisors, and their heartbeats."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, loads, parser_of
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
@@ -26,6 +27,44 @@ REQUESTS = (b"cancels:asked", b"stacks:asked")
 MAX_RUNNING = 20
 #: Deliveries claimed by one script call.
 BATCH = 500
+
+
+class Descriptions(Mapping[str, Mapping[str, Any]]):
+    """What members announce of themselves, each read when it is asked for: pages of all queues have thousands."""
+
+    __slots__ = ("_read", "_read_by", "_texts")
+
+    def __init__(self, texts: Mapping[str, bytes], read_by: Callable[[bytes], Mapping[str, Any]]) -> None:
+        self._texts, self._read_by = texts, read_by
+        self._read: dict[str, Mapping[str, Any]] = {}
+
+    def __getitem__(self, who: str) -> Mapping[str, Any]:
+        found = self._read.get(who)
+        if found is None:
+            found = self._read[who] = self._read_by(self._texts[who])
+        return found
+
+    def items(self) -> ItemsView[str, Mapping[str, Any]]:
+        """Return all of them. That takes less time than to read one after another."""
+        read, left = self._read, {who: text for who, text in self._texts.items() if who not in self._read}
+        parse = parser_of(list(left.values()))
+        for who, text in left.items():
+            try:
+                found = parse(text)
+            except (ValueError, DecodeError):
+                found = None
+            read[who] = found if isinstance(found, dict) else self._read_by(text)
+        return read.items()
+
+    def get(self, who: str, default: Any = None) -> Any:
+        """Return one, or else a default: without an exception, which takes longer."""
+        return self[who] if who in self._texts else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,38 +132,48 @@ def description(value: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+#: Of supervisors: each announces the same to most of its queues, and at most heartbeats.
+_description = lru_cache(maxsize=1024)(description)
+
+
+@lru_cache(maxsize=8192)
+def _kind_of(name: bytes) -> tuple[str, str]:
+    """Return the kind of a field, and whose it is: both empty for one that is not valid, the same in many queues."""
+    try:
+        kind, _, who = name.decode().partition(":")
+    except UnicodeDecodeError:
+        # Our ids are text, and a name that is not could not be removed by its decoded form.
+        return "", ""
+    # No member has an empty id.
+    return (kind, who) if who else ("", "")
+
+
 def read_membership(
     reply: Mapping[bytes, bytes],
     unknown: Sequence[bytes] = (),
     generation: bytes = b"",
 ) -> Membership:
     """Return the members in the fields of a `consumers` hash. Invalid fields are left out."""
-    beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
+    found: dict[str, dict[str, bytes]] = {kind: {} for kind in ("beat", "seen", "supervisor", "consumer", "ask")}
     requests = b" ".join(reply.get(name, b"") for name in REQUESTS).decode(errors="replace")
     for name, value in reply.items():
-        try:
-            kind, _, who = name.decode().partition(":")
-        except UnicodeDecodeError:
-            # Our ids are text, and a name that is not could not be removed by its decoded form.
-            continue
-        if not who:
-            # No member has an empty id.
-            continue
-        if kind == "beat" and (count := whole(value)) is not None:
-            beats[who] = count
-        elif kind == "seen" and (ms := whole(value, LAST_MS)) is not None:
-            seen[who] = ms
-        elif kind == "supervisor":
-            supervisors[who] = description(value)
-        elif kind == "consumer":
-            consumers[who] = description(value)
-        elif kind == "ask":
-            asks[who] = value.decode(errors="replace")
+        kind, who = _kind_of(name)
+        if kind in found:
+            found[kind][who] = value
     held: dict[str, str] = {}
     for name, oldest in zip(unknown[::2], unknown[1::2], strict=True):
         who = name.decode(errors=_ANY)
         held[who] = held.get(who, "") + oldest.decode()
-    return Membership(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks, requests)
+    return Membership(
+        beats={who: count for who, value in found["beat"].items() if (count := whole(value)) is not None},
+        seen_ms={who: ms for who, value in found["seen"].items() if (ms := whole(value, LAST_MS)) is not None},
+        supervisors=Descriptions(found["supervisor"], _description),
+        consumers=Descriptions(found["consumer"], description),
+        unknown=held,
+        generation=generation.decode(errors="replace"),
+        asks={who: value.decode(errors="replace") for who, value in found["ask"].items()},
+        requests=requests,
+    )
 
 
 class Members:

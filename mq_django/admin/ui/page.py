@@ -101,6 +101,9 @@ class Page:
                 **self._frame(),
                 **self._crumbs(title, str(context.get("queue", "")), context.get("tabs", ())),
                 "title": title,
+                "shortcuts": [
+                    (tab["shortcut"], tab["label"], tab["url"]) for tab in sections(self, "") if tab["shortcut"]
+                ],
                 **context,
             },
             status=status,
@@ -336,6 +339,10 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
     ]
 
 
+#: The key after "g" that opens a page for all queues.
+SHORTCUTS = {"queues": "o", "problems": "p", "consumers": "c", "workflows": "w", "schedules": "s"}
+
+
 def sections(page: Page, current: str) -> list[dict[str, Any]]:
     """Return the tabs of the pages for all queues."""
     found = [
@@ -346,7 +353,10 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
     ]
     if current == "outbox" or uses_outbox():
         found.append(("outbox", _("Outbox"), page.url("outbox")))
-    return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]
+    return [
+        {"label": label, "url": url, "count": None, "is_current": key == current, "shortcut": SHORTCUTS.get(key)}
+        for key, label, url in found
+    ]
 
 
 # The confirmation page of an action, and its result messages.

@@ -198,7 +198,53 @@
         count();
     };
 
+    /** Move through rows, select them and open pages by keys. Links, boxes and buttons do the same. */
+    const useKeys = (root, keys) => {
+        const hint = root.querySelector("[data-mq-keys]");
+        let isGoing = false;
+
+        const rows = () => [...root.querySelectorAll(".mq-table:not(.mq-facts) tbody tr")].filter(
+            row => row.offsetParent && row.querySelector("a[href]"),
+        );
+        const here = () => document.activeElement.closest("tr");
+        const step = by => {
+            const found = rows();
+            const at = found.indexOf(here());
+            const row = found[at < 0 ? 0 : at + by];
+            row?.querySelector("a[href]").focus();
+            row?.scrollIntoView({block: "nearest"});
+        };
+        const actions = {
+            "/": () => document.querySelector("#mq-search, #mq-find, #content-main [type=search]")?.focus(),
+            j: () => step(1),
+            k: () => step(-1),
+            x: () => here()?.querySelector("[type=checkbox]")?.click(),
+            "?": () => keys.showModal(),
+        };
+        hint.addEventListener("click", () => keys.showModal());
+        hint.parentElement.hidden = false;
+        document.addEventListener("keydown", event => {
+            const {key, target} = event;
+            // A box takes no text.
+            const writes = target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+            if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || writes || keys.open) {
+                return;
+            }
+            const link = isGoing ? keys.querySelector(`[data-mq-go="${CSS.escape(key)}"]`) : null;
+            isGoing = !isGoing && key === "g";
+            const action = link ? () => link.click() : Object.hasOwn(actions, key) ? actions[key] : null;
+            if (action) {
+                event.preventDefault();
+                action();
+            }
+        });
+    };
+
     labelCells(document);
+    const keys = document.querySelector("#mq-keys");
+    if (keys) {
+        useKeys(document.querySelector("#content-main"), keys);
+    }
     for (const root of document.querySelectorAll("[data-mq-live]")) {
         watch(root);
     }

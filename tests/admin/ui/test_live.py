@@ -48,17 +48,17 @@ def test_a_poll_of_what_the_page_shows_gets_nothing(viewer):
 
 
 def test_a_poll_gets_the_rows_that_have_changed(viewer):
-    have = shown_by(viewer.get(BASE))
+    have = shown_by(viewer.get(f"{BASE}?sort=name"))
     publish("emails", "welcome", 1)
 
-    answer = poll(viewer, have)
+    answer = poll(viewer, have, f"{POLLS}?sort=name")
 
     # Rows are by name: "default", "emails".
     assert answer["rows"].keys() == {"rows"}
     assert answer["rows"]["rows"].keys() == {"1"}
     assert f'href="{BASE}emails/change/"' in answer["rows"]["rows"]["1"]
     assert "emails" in answer["parts"]["problems"]
-    assert poll(viewer, json.dumps({**json.loads(have), **answer["have"]}))["rows"] == {}
+    assert poll(viewer, json.dumps({**json.loads(have), **answer["have"]}), f"{POLLS}?sort=name")["rows"] == {}
 
 
 def test_other_rows_come_as_a_whole(viewer, mq_settings):
@@ -115,16 +115,17 @@ def test_many_viewers_cost_one_computation(viewer, log_in, monkeypatch, redis_cl
 
 
 def test_what_is_shared_ends(viewer, monkeypatch, mq_settings):
+    by_name = f"{POLLS}?sort=name"
     monkeypatch.setattr(live, "SHARED_FOR", 60.0)
     now = [1000.0]
     monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    first = poll(viewer)
+    first = poll(viewer, path=by_name)
     publish("emails", "welcome", 1)
-    assert "rows" not in poll(viewer, json.dumps(first["have"]))["rows"]
+    assert "rows" not in poll(viewer, json.dumps(first["have"]), by_name)["rows"]
 
     now[0] += 60
 
-    assert poll(viewer, json.dumps(first["have"]))["rows"]["rows"].keys() == {"1"}
+    assert poll(viewer, json.dumps(first["have"]), by_name)["rows"]["rows"].keys() == {"1"}
     mq_settings(QUEUES={"other": {}})
     assert poll(viewer)["parts"]["rows"].count("<tr") == 1
 
@@ -238,9 +239,10 @@ def test_queues_are_found_by_name_and_idle_ones_are_hidden(viewer, mq_settings):
     def listed(query):
         return re.findall(r'scope="row"><a href="[^"]*">([^<]*)</a>', viewer.get(f"{BASE}{query}").content.decode())
 
-    assert listed("") == ["mail-out", "mails", "orders", "events"]
+    # Messages without a consumer are a problem: this one stands first.
+    assert listed("") == ["orders", "mail-out", "mails", "events"]
     assert listed("?q=MAIL") == ["mail-out", "mails"]
-    assert listed("?hide=idle") == ["mails", "orders", "events"]
+    assert listed("?hide=idle") == ["orders", "mails", "events"]
     assert listed("?of=s1") == ["mails"]
     assert listed("?of=s1-c0&q=order") == []
     response = viewer.get(f"{BASE}?q=mail")
