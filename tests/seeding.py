@@ -171,12 +171,10 @@ def keep(queue: str, supervisor: str = "keeper") -> None:
     )
 
 
-def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
+def beat(queue: str, supervisor: str = "s1", consumers: int = 1, **more: Any) -> None:
     """Make consumers live, as their supervisor's heartbeat does."""
-    described = {
-        f"{supervisor}-c{n}": {"host": "web1", "pid": 100 + n, "since_ms": 1_790_000_000_000, "threads": 8}
-        for n in range(consumers)
-    }
+    about = {"host": "web1", "since_ms": 1_790_000_000_000, "threads": 8, **more}
+    described = {f"{supervisor}-c{n}": {**about, "pid": 100 + n} for n in range(consumers)}
     Members(get_config().queue(queue), open_transport("produce")).beat(
         supervisor, {"host": "web1", "pid": 99, "version": "0.1.0"}, described
     )

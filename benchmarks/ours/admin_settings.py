@@ -1,11 +1,15 @@
 """The project with Django's admin."""
 
+import os
+
 from benchmarks.ours.settings import *  # noqa: F403
 from benchmarks.ours.settings import INSTALLED_APPS as OURS
 from benchmarks.ours.settings import MQ_DJANGO
 
 DJANGO = ("admin", "auth", "contenttypes", "messages", "sessions", "staticfiles")
-INSTALLED_APPS = [*(f"django.contrib.{name}" for name in DJANGO), *OURS]
+#: An app that changes the look of the admin.
+LOOK = os.environ.get("BENCH_LOOK", "")
+INSTALLED_APPS = [*filter(None, [LOOK]), *(f"django.contrib.{name}" for name in DJANGO), *OURS]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -25,6 +29,6 @@ TEMPLATES = [
     }
 ]
 ROOT_URLCONF = "benchmarks.ours.urls"
-ALLOWED_HOSTS = ["testserver"]
+ALLOWED_HOSTS = ["testserver", "127.0.0.1"]
 STATIC_URL = "static/"
 MQ_DJANGO = {**MQ_DJANGO, "TOPICS": {"benchlog": {}}}

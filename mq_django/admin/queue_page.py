@@ -73,6 +73,7 @@ def figures(page: Page, name: str) -> HttpResponse:
         tabs=tabs(page, name, "queue", view),
         figures=charts.figures(activity),
         said=charts.summary(activity),
+        states=[charts.state_name(state) for state in activity.depth],
         **charts.frame(page, ""),
     )
 
@@ -105,7 +106,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "external": view.external,
         "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
         **charts.frame(page, page.url("figures", name)),
-        **charts.queue_charts(activity, str(charts.SPANS[charts.span_of(page)][0])),
+        **charts.queue_charts(activity, str(charts.SPANS[charts.span_of(page)])),
         **charts.names(page, activity),
     }
     if view.parts:

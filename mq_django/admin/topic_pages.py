@@ -116,7 +116,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     queues = {found.name: found for found in inspector.groups_of(name)}
     rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
     found = [*unread([view]), *(problems_among(list(queues.values()), list(queues)) if queues else ())]
-    activity, label = _activity(page, view), str(charts.SPANS[charts.span_of(page)][0])
+    activity, label = _activity(page, view), str(charts.SPANS[charts.span_of(page)])
     said = _published(activity)
     return {
         "queue": name,
@@ -151,7 +151,7 @@ def _activity(page: Page, view: TopicView) -> Activity:
     span = charts.span_of(page)
     if view.error or span not in charts.HOURS:
         return view.activity
-    return activity_in(get_config().topic(view.name), hours=charts.HOURS[span])
+    return activity_in(get_config().topic(view.name), charts.period(span))
 
 
 def _published(activity: Activity) -> str:

@@ -176,6 +176,36 @@ def stars_key(namespace: str) -> str:
     return f"{namespace}:starred"
 
 
+@dataclass(frozen=True, slots=True)
+class HostKeys:
+    """The keys of the counters of consumers by host and version, for all queues."""
+
+    namespace: str
+
+    def minutes(self, hour: int) -> str:
+        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
+        return f"{self.namespace}:{{hosts.}}:m:{hour}"
+
+    def hours(self, day: int) -> str:
+        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
+        return f"{self.namespace}:{{hosts.}}:h:{day}"
+
+    @property
+    def counted(self) -> str:
+        """HASH: consumer -> its messages that are in these counters, as `handled failed`."""
+        return f"{self.namespace}:{{hosts.}}:counted"
+
+    @property
+    def versions(self) -> str:
+        """ZSET: the latest versions of the project, each since when a consumer has it, in ms since 1970."""
+        return f"{self.namespace}:{{hosts.}}:versions"
+
+    @property
+    def claim(self) -> str:
+        """STRING: exists while a process has the latest sample."""
+        return f"{self.namespace}:{{hosts.}}:sampled"
+
+
 def outbox_channel(namespace: str) -> str:
     """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
     return f"{namespace}:outbox"

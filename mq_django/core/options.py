@@ -275,6 +275,13 @@ def read_maxsize(value: Any) -> int:
         raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
 
 
+#: The longest version of a project's code, in characters.
+MAX_RELEASE = 80
+read_release = _reader(
+    str,
+    f"a text of at most {MAX_RELEASE} printed characters without |",
+    lambda value: len(value) <= MAX_RELEASE and value.isprintable() and "|" not in value,
+)
 read_namespace = _reader(
     str, "1 to 80 letters, digits, and any of _ . : -", re.compile(r"[A-Za-z0-9_.:-]{1,80}").fullmatch
 )

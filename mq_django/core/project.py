@@ -20,6 +20,7 @@ from mq_django.core.options import (
     read_options_by_name,
     read_paths,
     read_positive_duration,
+    read_release,
     read_signals,
     read_switch,
     read_test,
@@ -71,6 +72,14 @@ class Config:
         metadata=option(
             read_namespace,
             "The prefix of all keys. Projects on one database need different ones, or they share their queues.",
+        ),
+    )
+    release: str = field(
+        default="",
+        metadata=option(
+            read_release,
+            "The version of the project's code, such as the hash of its commit. Consumers announce it: the admin's "
+            "metrics mark when a new one began, and count by it.",
         ),
     )
     embedded_directory: Path = field(

@@ -70,6 +70,11 @@ class ConsumerView:
         return _text(self._shared("version"))
 
     @property
+    def release(self) -> str:
+        """Return the version of the project's code; that of its supervisor if the project has none."""
+        return _text(self._shared("release")) or self.version
+
+    @property
     def pid(self) -> int | None:
         """Return the id of its process."""
         return _number(self._shared("pid"))

@@ -1,18 +1,19 @@
 """A queue for display: message counts, consumers, activity and problems. No access to Redis."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import get_config
+from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
 from mq_django.stores.background_jobs import ActionableState, BackgroundJob
-from mq_django.stores.counters import TOOK, WAITED
+from mq_django.stores.counters import DEPTH, TOOK, WAITED
 
 # Compute the activity of the last hour, day or week from counters. No access to Redis.
 
@@ -21,6 +22,9 @@ WINDOW = 60
 
 #: The kinds that it counts.
 HAPPENED = ("published", "handled", "retried", "buried")
+
+#: Where messages of a queue are, as attributes of its view.
+STATES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 #: The upper bound of the first bucket of handling times and of latencies, in seconds.
 HANDLING, LATENCY = 1e-4, 1e-3
@@ -68,6 +72,8 @@ class Activity:
     waited_each: tuple[Spread, ...] = ()
     #: The busiest first.
     names: tuple[NameActivity, ...] = ()
+    #: State -> the maximum of messages in it in each step, None where none was noted. Empty if none was noted at all.
+    depth: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     def per_minute(self, what: str) -> float:
         """Return the count of the last 60 seconds, estimated: the current minute, and a share of the one before.
@@ -82,6 +88,67 @@ _NOTHING: Any = dict.fromkeys(HAPPENED, (0,) * WINDOW)
 NONE = Activity(**_NOTHING, elapsed=0.0)
 
 
+class Period(NamedTuple):
+    """A time in equal steps. Counters have slots of a minute, which are kept for a day, and of an hour."""
+
+    #: Minutes of a slot: 1 or 60.
+    slot: int
+    #: The first slot since 1970, the slots of a step, and the number of steps.
+    first: int
+    per: int
+    steps: int
+    #: The elapsed share of the last step.
+    elapsed: float = 1.0
+
+    @classmethod
+    def up_to(cls, now_ms: int, *, slot: int, steps: int, per: int = 1) -> "Period":
+        """Return the steps up to the current one. All begin at a multiple of their length."""
+        step_ms = slot * per * 60_000
+        return cls(slot, (now_ms // step_ms - steps + 1) * per, per, steps, now_ms % step_ms / step_ms)
+
+    @property
+    def minutes(self) -> int:
+        """Return the minutes of a step."""
+        return self.slot * self.per
+
+    @property
+    def since_ms(self) -> int:
+        """Return the start, in ms since 1970."""
+        return self.first * self.slot * 60_000
+
+    @property
+    def until_ms(self) -> int:
+        """Return the end, in ms since 1970: that of the last step, although it may not be over."""
+        return self.since_ms + self.steps * self.minutes * 60_000
+
+    @property
+    def size(self) -> int:
+        """Return the slots of a hash: the minutes of an hour, or the hours of a day."""
+        return 60 if self.slot == 1 else 24
+
+    @property
+    def _hashes(self) -> range:
+        return range(self.first // self.size, (self.first + self.steps * self.per - 1) // self.size + 1)
+
+    def keys(self, keys: QueueKeys | TopicKeys | HostKeys) -> list[str]:
+        """Return the keys of the hashes with its counters."""
+        return [keys.minutes(number) if self.slot == 1 else keys.hours(number) for number in self._hashes]
+
+    def by_start(self, hashes: Sequence[Mapping[bytes, bytes]]) -> Mapping[int, Mapping[bytes, bytes]]:
+        """Return these hashes by their first slots since 1970."""
+        return dict(zip((number * self.size for number in self._hashes), hashes, strict=True))
+
+    def slots(self) -> list[list[int]]:
+        """Return for each of these hashes its slots that are in the period."""
+        last = self.first + self.steps * self.per
+        starts = [number * self.size for number in self._hashes]
+        return [[slot for slot in range(self.size) if self.first <= start + slot < last] for start in starts]
+
+    def before(self, days: int) -> "Period":
+        """Return the same time some days before."""
+        return self._replace(first=self.first - days * 1440 // self.slot, elapsed=1.0)
+
+
 def activity_of_hour(
     this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, now_ms: int, of: str = ""
 ) -> Activity:
@@ -90,32 +157,33 @@ def activity_of_hour(
     `now_ms` is by the clock of this machine: programs count by the clocks of theirs, not by that of Redis.
     """
     hour = now_ms // 3_600_000
-    hours = ((hour * 60, this_hour), (hour * 60 - 60, last_hour))
-    elapsed = now_ms % 60_000 / 60_000
-    return _activity(hours, now=now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
+    hours = {hour * 60: this_hour, hour * 60 - 60: last_hour}
+    return activity_of(hours, Period.up_to(now_ms, slot=1, steps=WINDOW), of=of)
 
 
-def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int, of: str = "") -> Activity:
-    """Return the activity of the last hours from the counters of days since 1970, in total or of one name."""
-    starts = [(day * 24, fields) for day, fields in days.items()]
-    elapsed = now_ms % 3_600_000 / 3_600_000
-    return _activity(starts, now=now_ms // 3_600_000, steps=hours, minutes=60, elapsed=elapsed, of=of)
+def activity_of(hashes: Mapping[int, Mapping[bytes, bytes]], period: Period, *, of: str = "") -> Activity:
+    """Return the activity of a period, in total or of one name.
 
-
-def _activity(
-    found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float, of: str
-) -> Activity:
-    found = [(start, fields) for start, fields in found if fields]
-    first = now - steps + 1
-    since_ms = first * minutes * 60_000
-    if not found and steps == WINDOW:
-        return replace(NONE, elapsed=elapsed, minutes=minutes, since_ms=since_ms)
+    Args:
+        hashes: hashes of counters by their first slots since 1970.
+        period: its steps.
+        of: a name.
+    """
+    steps = period.steps
+    at: Any = {"elapsed": period.elapsed, "minutes": period.minutes, "since_ms": period.since_ms}
+    if steps == WINDOW and not any(hashes.values()):
+        return replace(NONE, **at)
     each: list[Counter[str]] = [Counter() for _ in range(steps)]
     names: dict[str, Counter[str]] = defaultdict(Counter)
-    for start, fields in found:
+    depth: dict[str, dict[int, int]] = defaultdict(dict)
+    for start, fields in hashes.items():
         for slot, what, name, count in counts(fields):
-            step = start + slot - first
+            step = (start + slot - period.first) // period.per
             if not 0 <= step < steps:
+                continue
+            if what.startswith(DEPTH):
+                known = depth[what.removeprefix(DEPTH)]
+                known[step] = max(count, known.get(step, 0))
                 continue
             if name:
                 names[name][what] += count
@@ -127,14 +195,13 @@ def _activity(
     happened: Any = {what: tuple(step[what] for step in each) for what in HAPPENED}
     return Activity(
         **happened,
-        elapsed=elapsed,
-        minutes=minutes,
-        since_ms=since_ms,
+        **at,
         took=took,
         waited=waited,
         took_each=tuple(map(_took, each)) if took != Spread() else nothing,
         waited_each=tuple(map(_waited, each)) if waited != Spread() else nothing,
         names=tuple(sorted(by_name, key=lambda one: (-sum(getattr(one, what) for what in HAPPENED), one.name))),
+        depth={state: tuple(map(depth[state].get, range(steps))) for state in STATES if state in depth},
     )
 
 
@@ -143,8 +210,8 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
 
     The name is empty for totals.
     """
-    for field, value in fields.items():
-        slot, _, rest = field.partition(b"|")
+    for key, value in fields.items():
+        slot, _, rest = key.partition(b"|")
         what, _, name = rest.partition(b"|")
         number, count = whole(slot), whole(value)
         if number is not None and count is not None:
@@ -275,10 +342,6 @@ class HeldKeys:
     messages: int = 0
     #: Since when the first of them waits, in ms since 1970.
     since_ms: int | None = None
-
-
-#: Where messages of a queue are, as attributes of its view.
-STATES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.core.partitions import preferred
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, StoreError, UnknownQueue
-from mq_django.inspector.queue_view import RECENT, STATES, Activity, QueueView, activity_of_days, counts
+from mq_django.inspector.queue_view import RECENT, STATES, Activity, Period, QueueView, activity_of, counts
 from mq_django.inspector.statistics import (
     counted,
     hours_of,
@@ -102,18 +102,16 @@ def activity(name: str, *, hours: int, of: str = "") -> Activity:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    return activity_in(get_config().queue(name), hours=hours, of=of)
+    period = Period.up_to(clock.now_ms(), slot=60, steps=hours)
+    return activity_in(get_config().queue(name), period, of=of)
 
 
-def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") -> Activity:
-    """Return the activity of a queue or topic in the last hours; see activity()."""
-    now_ms = clock.now_ms()
-    today = now_ms // 86_400_000
-    days = range(today - (hours + 23) // 24, today + 1)
+def activity_in(config: QueueConfig | TopicConfig, period: Period, *, of: str = "") -> Activity:
+    """Return the activity of a queue or topic in a period; see activity()."""
     parts = config.each_part
-    keys = [[part.keys.hours(day) for day in days] for part in parts]
-    found = counted(keys, transports_of(parts), slots=24, longest=MAX_COUNTERS)
-    return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
+    keys = [period.keys(part.keys) for part in parts]
+    found = counted(keys, transports_of(parts), slots=period.size, longest=MAX_COUNTERS)
+    return activity_of(period.by_start(found), period, of=of)
 
 
 def require_queue(name: str) -> None:

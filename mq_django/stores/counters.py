@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core import clock
-from mq_django.core.keys import QueueKeys, TopicKeys
+from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
 from mq_django.core.messages import Delivery
-from mq_django.core.numbers import whole
+from mq_django.core.numbers import score_ms, whole
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.stores.base import Settlement
@@ -32,6 +32,9 @@ ENDS: Mapping[type, str] = {
 #: Counted by name, and in a total without a name, which is all that pages with many queues read.
 WHAT = ("published", *dict.fromkeys(ENDS.values()))
 
+#: Messages in each state once a minute, and the most of them in an hour. In total only: see `note_depths`.
+DEPTH = "depth."
+
 #: Messages of dead consumers that others got. Counted by supervisors, in total only.
 RECOVERED = "recovered"
 
@@ -51,7 +54,7 @@ class Slot(NamedTuple):
     hour: int
 
 
-def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
+def slot(keys: QueueKeys | TopicKeys | HostKeys, now: float | None = None) -> Slot:
     """Return the slot of a time in seconds since 1970, of now by default."""
     minutes = int(clock.now() if now is None else now) // 60
     hours = minutes // 60
@@ -61,7 +64,7 @@ def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
 class Slots:
     """The current slot, cached for a minute because every publish needs it."""
 
-    def __init__(self, keys: QueueKeys | TopicKeys) -> None:
+    def __init__(self, keys: QueueKeys | TopicKeys | HostKeys) -> None:
         self._keys = keys
         self._latest = (-1, Slot(("", ""), 0, 0))
 
@@ -105,6 +108,106 @@ def latency_bucket(ms: int) -> int:
 def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
     """Return the command that adds counts to a queue's; see Slots.add_command()."""
     return Slots(keys).add_command(tally)
+
+
+# Samples: what heartbeats and counts of places say once a minute, for charts. One process of all takes each.
+
+#: The versions that are known.
+MAX_VERSIONS = 500
+#: Deliveries before a consumer is first seen count if it started at most this long before.
+UNKNOWN_MS = 120_000
+#: How long counters are kept, in seconds, as in `lua/parts/count.lua`: of minutes and of hours.
+TTLS = (93_600, 3_024_000)
+
+
+def claim_sample(transport: Transport, keys: HostKeys, seconds: float) -> bool:
+    """Claim the next sample: return True for one caller within `seconds`."""
+    command: Command = ("SET", keys.claim, "1", "NX", "PX", round(seconds * 1000))
+    return reply_or_raise(transport.pipeline([command])[0]) is not None
+
+
+def note_depths(
+    keys: Sequence[QueueKeys], transports: Sequence[Transport], depths: Sequence[Mapping[str, int]]
+) -> list[StoreError | None]:
+    """Note how many messages queues have in each state; return an error for each that could not be noted.
+
+    Two round trips per server. The figure of an hour is the highest of its minutes.
+    """
+    where = [slot(each) for each in keys]
+    names = [[f"|{DEPTH}{state}|" for state in depth] for depth in depths]
+    asked: list[list[Command]] = [
+        [("HMGET", at.keys[1], *(f"{at.hour}{name}" for name in each))] for at, each in zip(where, names, strict=True)
+    ]
+    pipelines: list[list[Command]] = []
+    for at, each, depth, (known,) in zip(where, names, depths, fan_out(transports, asked), strict=True):
+        before = known if isinstance(known, list) else [None] * len(each)
+        hour: list[Argument] = []
+        minute: list[Argument] = []
+        for name, count, highest in zip(each, depth.values(), before, strict=True):
+            minute += (f"{at.minute}{name}", count)
+            hour += (f"{at.hour}{name}", max(count, whole(highest) or 0))
+        written: list[Command] = [("HSET", at.keys[0], *minute), ("HSET", at.keys[1], *hour)]
+        pipelines.append([*written, *(("EXPIRE", key, ttl) for key, ttl in zip(at.keys, TTLS, strict=True))])
+    return [
+        noted if isinstance(noted := _noted(replies), StoreError) else None
+        for replies in fan_out(transports, pipelines)
+    ]
+
+
+@readable
+def _noted(replies: Sequence[Any]) -> None:
+    for reply in replies:
+        reply_or_raise(reply)
+
+
+class Worked(NamedTuple):
+    """The counts of a consumer since it started."""
+
+    host: str
+    version: str
+    #: When it started, in ms since 1970, if that is known.
+    since_ms: int | None
+    handled: int
+    failed: int
+
+
+def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Worked]) -> None:
+    """Add what consumers have done since the last sample to the counters of their hosts and versions.
+
+    Names of these counters are `host|version`. New versions are noted. Deliveries that a consumer handles after its
+    last sample are left out.
+    """
+    flat, now_ms = reply_or_raise(transport.pipeline([("HGETALL", keys.counted)])[0]), clock.now_ms()
+    known = {name.decode(errors="replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    tally: Counter[tuple[str, str]] = Counter()
+    for name, worked in consumers.items():
+        before = [whole(count) or 0 for count in known[name].split(b" ")] if name in known else [0, 0]
+        if name not in known and (worked.since_ms or 0) < now_ms - UNKNOWN_MS:
+            # When it handled them is not known.
+            continue
+        for what, count, last in zip(("handled", "retried"), (worked.handled, worked.failed), before, strict=False):
+            if count > last:
+                tally[what, f"{worked.host}|{worked.version}"] += count - last
+    gone = [name for name in known if name not in consumers]
+    commands: list[Command] = [Slots(keys).add_command(tally)] if tally else []
+    if consumers:
+        written = [part for name, worked in consumers.items() for part in (name, f"{worked.handled} {worked.failed}")]
+        commands += [("HSET", keys.counted, *written), ("EXPIRE", keys.counted, TTLS[0])]
+        seen = [
+            part for version in dict.fromkeys(each.version for each in consumers.values()) for part in (now_ms, version)
+        ]
+        commands += [("ZADD", keys.versions, "NX", *seen), ("ZREMRANGEBYRANK", keys.versions, 0, -MAX_VERSIONS - 1)]
+    if gone:
+        commands.append(("HDEL", keys.counted, *gone))
+    for reply in transport.pipeline(commands) if commands else ():
+        reply_or_raise(reply)
+
+
+def read_versions(transport: Transport, keys: HostKeys) -> dict[str, int]:
+    """Return the latest versions of the project, each with the time since when a consumer has it, the oldest first."""
+    flat = reply_or_raise(transport.pipeline([("ZRANGE", keys.versions, 0, -1, "WITHSCORES")])[0])
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return {version.decode(errors="replace"): ms for version, at in pairs if (ms := score_ms(at)) is not None}
 
 
 def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Argument]]:

@@ -56,6 +56,24 @@ def test_a_dead_letter_is_opened_redriven_and_handled(busy, window):
     assert message_id not in busy.manage("mq", "find", "emails", "--state", "dead")
 
 
+def test_a_chart_says_each_step_and_zooms_where_it_is_dragged(busy, window):
+    seen = window(busy)
+    publish(busy, "emails", "welcome", {"user_id": 7})
+    seen.go("metrics/")
+    chart = seen.page.locator("svg.mq-hour").first
+    box = chart.bounding_box()
+    step, y = box["width"] / 60, box["y"] + 20
+    seen.page.mouse.move(box["x"] + 30.5 * step, y)
+    assert " published, " in seen.page.locator(".mq-exact").first.text_content()
+    seen.page.mouse.down()
+    seen.page.mouse.move(box["x"] + 40.5 * step, y)
+    seen.page.mouse.up()
+    seen.page.wait_for_url("**from=*")
+    # From the step where it began to that where it ended.
+    assert seen.page.locator("svg.mq-hour").first.locator(".mq-column").count() == 11
+    assert seen.page.input_value("#id_span") == ""
+
+
 def test_a_queue_is_paused_and_a_message_says_why_it_waits(busy, window):
     seen = window(busy)
     seen.go("notifications/change/")
@@ -147,6 +165,7 @@ def test_pictures_are_renewed(full, window):
     phone = window(full, color_scheme="dark", device_scale_factor=2, **PHONE)
     desk.shoot("queues", "", "problem")
     desk.shoot("problems", "problems/", "Notices")
+    desk.shoot("metrics", "metrics/", "handled")
     desk.shoot("queue", "emails/change/", "handled")
     dead = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))
     entry = next(row["id"] for row in dead if row["name"] == "fragile")

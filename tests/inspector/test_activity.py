@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from mq_django.inspector.queue_view import WINDOW, Activity, activity_of_days, activity_of_hour, counts, percentile
+from mq_django.inspector.queue_view import WINDOW, Activity, Period, activity_of, activity_of_hour, counts, percentile
 from mq_django.stores.counters import BUCKETS, bucket
 
 HOUR = 500_000
@@ -67,11 +67,11 @@ def test_days_are_counted_by_the_hour_with_the_running_one_last():
     hour = 3_600_000
     now_ms = 100 * 24 * hour + 2 * hour + hour // 4
     days = {
-        100: {b"2|handled|": b"5", b"1|handled|": b"7", b"2|handled|welcome": b"5", b"2|t3|welcome": b"5"},
-        99: {b"3|published|": b"1", b"2|published|": b"9"},
+        100 * 24: {b"2|handled|": b"5", b"1|handled|": b"7", b"2|handled|welcome": b"5", b"2|t3|welcome": b"5"},
+        99 * 24: {b"3|published|": b"1", b"2|published|": b"9"},
     }
 
-    found = activity_of_days(days, now_ms=now_ms, hours=24)
+    found = activity_of(days, Period.up_to(now_ms, slot=60, steps=24))
 
     assert (len(found.handled), found.minutes, found.elapsed) == (24, 60, 0.25)
     assert found.handled[-2:] == (7, 5)

@@ -14,7 +14,7 @@ from mq_django.errors import (
     MessageTooLarge,
     WrongKeyType,
 )
-from mq_django.inspector.queue_view import activity_of_days
+from mq_django.inspector.queue_view import Period, activity_of
 from mq_django.producers import Queue, Topic
 from mq_django.signals import message_published
 from mq_django.stores.counters import add_command
@@ -221,8 +221,8 @@ def test_beyond_a_thousand_names_an_hour_the_rest_are_counted_together(emails, k
     session.pipeline([add_command(keys, {("handled", "name-7"): 3})])
     now_ms = places.now_ms(redis_client)
     day = now_ms // 86_400_000
-    days = {each: redis_client.hgetall(keys.hours(each)) for each in (day - 1, day)}
-    counted = activity_of_days(days, now_ms=now_ms, hours=2)
+    days = {each * 24: redis_client.hgetall(keys.hours(each)) for each in (day - 1, day)}
+    counted = activity_of(days, Period.up_to(now_ms, slot=60, steps=2))
     assert (sum(counted.published), sum(counted.handled)) == (1502, 203)
     by_name = {found.name: found for found in counted.names}
     assert len(by_name) == 1001

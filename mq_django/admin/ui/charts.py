@@ -5,6 +5,7 @@ from math import ceil, floor, log10
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.utils.formats import date_format, time_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -13,7 +14,9 @@ from django.utils.translation import gettext_lazy
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import Page, waiting_url
 from mq_django.admin.ui.text import duration, number, seconds
-from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, QueueView, Spread
+from mq_django.core import clock
+from mq_django.inspector.problem_sentences import local
+from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, Period, QueueView, Spread
 
 #: Minutes of a sparkline.
 SHORT = 30
@@ -29,10 +32,11 @@ _ENDLESS = 1000.0
 
 
 class Chart(NamedTuple):
-    """A chart, and the labels of its scale from the top down."""
+    """A chart, the labels of its scale from the top down, and the times of its clock."""
 
     svg: SafeString
     scale: Sequence[str]
+    clock: Sequence[str]
 
 
 def sparkline(values: Sequence[int], *, label: str) -> SafeString:
@@ -84,11 +88,28 @@ def _paused(view: QueueView) -> str:
     return _("%(count)s of %(total)s paused") % {"count": number(view.paused_parts), "total": number(len(view.parts))}
 
 
-def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
-    """Return a chart with a column per step, and a line of published messages if it shows handled ones."""
+class Mark(NamedTuple):
+    """A time that is marked in a chart, and what happened then."""
+
+    ms: int
+    sentence: str
+
+
+def columns(
+    activity: Activity,
+    *,
+    label: str,
+    stacks: Sequence[tuple[str, str]] = HANDLED,
+    before: Activity | None = None,
+    marks: Sequence[Mark] = (),
+) -> Chart:
+    """Return a chart with a column per step, and a line of published messages if it shows handled ones.
+
+    With the activity of a time `before` it also has a line of what was handled then.
+    """
     steps = range(len(activity.published))
     counts = [[getattr(activity, what)[step] for what, _ in stacks] for step in steps]
-    top = _top(max(*map(sum, counts), *activity.published, 2))
+    top = _top(max(*map(sum, counts), *activity.published, *(before.handled if before else ()), 2))
     bars = format_html_join(
         "",
         '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>',
@@ -96,12 +117,52 @@ def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]]
     )
     line = SafeString("")
     if stacks is HANDLED:
-        heights = (_HEIGHT - _HEIGHT * count / top for count in activity.published)
-        points = " ".join(f"{step * 10 + 5},{height:.1f}" for step, height in enumerate(heights))
-        line = format_html('<polyline class="mq-published" points="{}"/>', points)
+        line = _line(activity.published, top, "mq-published")
+    if before is not None:
+        line += _line(before.handled, top, "mq-before")
+    line += _marked(activity, marks)
     per = _("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h")
     scale = [per % {"count": number(top)}, number(top / 2), "0"]
-    return Chart(_frame(len(steps), label, [50], bars + line), scale)
+    return Chart(_frame(activity, label, [50], bars + line), scale, clock_of(activity))
+
+
+def _line(counts: Sequence[int | None], top: int, kind: str) -> SafeString:
+    """Return lines through the counts that are known."""
+    runs: list[list[str]] = [[]]
+    for step, count in enumerate(counts):
+        if count is None:
+            runs.append([])
+        else:
+            runs[-1].append(f"{step * 10 + 5},{_HEIGHT - _HEIGHT * count / top:.1f}")
+    # A single point is a short line.
+    each = ((kind, " ".join(run if len(run) > 1 else [*run, *run])) for run in runs if run)
+    return format_html_join("", '<polyline class="{}" points="{}"/>', each)
+
+
+def _marked(activity: Activity, marks: Sequence[Mark]) -> SafeString:
+    step_ms = activity.minutes * 60_000
+    at = ((f"{(mark.ms - activity.since_ms) / step_ms * 10:.1f}", mark.sentence) for mark in marks)
+    return format_html_join(
+        "", '<g class="mq-mark"><title>{1}</title><line x1="{0}" y1="0" x2="{0}" y2="100"/></g>', at
+    )
+
+
+def depths(activity: Activity, *, label: str) -> Chart:
+    """Return a chart with a line for each state: the maximum of messages in it in each step."""
+    steps = range(len(activity.published))
+    top = _top(max(2, *(count or 0 for each in activity.depth.values() for count in each)))
+    titles = ((depth_title(activity, step), step * 10) for step in steps)
+    column = '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/></g>'
+    lines = [_line(counts, top, f"mq-depth mq-depth-{state}") for state, counts in activity.depth.items()]
+    inside = format_html_join("", column, titles) + format_html_join("", "{}", ((each,) for each in lines))
+    return Chart(_frame(activity, label, [50], inside), [number(top), number(top / 2), "0"], clock_of(activity))
+
+
+def depth_title(activity: Activity, step: int) -> str:
+    """Return the messages by state of a step as text."""
+    counts = {state_name(state): each[step] for state, each in activity.depth.items()}
+    said = ", ".join(f"{name} {number(count)}" for name, count in counts.items() if count is not None)
+    return f"{when(activity, step)}: {said}" if said else _("%(time)s: unknown") % {"time": when(activity, step)}
 
 
 def _stack(step: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]], top: int) -> SafeString:
@@ -141,7 +202,7 @@ def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: st
     column = '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>'
     decades = [_HEIGHT * decade / (high - low) for decade in range(1, high - low)]
     scale = [_power(exponent) for exponent in range(high, low - 1, -1)]
-    return Chart(_frame(len(steps), label, decades, format_html_join("", column, rows())), scale)
+    return Chart(_frame(activity, label, decades, format_html_join("", column, rows())), scale, clock_of(activity))
 
 
 def _power(exponent: int) -> str:
@@ -151,14 +212,15 @@ def _power(exponent: int) -> str:
     return _("%(count)s s") % {"count": number(10**exponent)}
 
 
-def _frame(steps: int, label: str, lines: Sequence[float], inside: SafeString) -> SafeString:
-    width = steps * 10
+def _frame(activity: Activity, label: str, lines: Sequence[float], inside: SafeString) -> SafeString:
+    width = len(activity.published) * 10
     grid = format_html_join(
         "", '<line x1="0" y1="{}" x2="{}" y2="{}"/>', ((f"{at:.1f}", width, f"{at:.1f}") for at in lines)
     )
     return format_html(
-        '<svg class="mq-hour" viewBox="0 0 {} 100" preserveAspectRatio="none" role="img" aria-label="{}">{}{}</svg>',
-        *(width, label, grid, inside),
+        '<svg class="mq-hour" viewBox="0 0 {} 100" preserveAspectRatio="none" role="img" aria-label="{}" '
+        'data-mq-since="{}" data-mq-step="{}">{}{}</svg>',
+        *(width, label, str(activity.since_ms), str(activity.minutes * 60_000), grid, inside),
     )
 
 
@@ -200,35 +262,75 @@ def _with_times(sentence: str, spread: Spread, *, endless: str = "") -> str:
     return sentence % {"half": seconds(spread.p50, endless=endless), "most": seconds(spread.p95, endless=endless)}
 
 
-def ago(activity: Activity, step: int) -> str:
-    """Return how long ago a step began."""
-    return duration((len(activity.published) - 1 - step) * activity.minutes * 60_000)
+def state_name(state: str) -> str:
+    """Return the name of a state of messages."""
+    names = {
+        "ready": _("Ready"),
+        "pending": _("Pending"),
+        "delayed": _("Delayed"),
+        "unhandled": _("Unhandled"),
+        "parked": _("Parked"),
+        "dead": _("Dead letters"),
+    }
+    return names[state]
+
+
+#: The parts into which the times of an axis divide it.
+PARTS = 6
+
+
+def clock_of(activity: Activity) -> list[str]:
+    """Return the times of the axis of a chart at equal distances, from its start to its end."""
+    length_ms = len(activity.published) * activity.minutes * 60_000
+    times = [_short(activity.since_ms + part * length_ms // PARTS, activity) for part in range(PARTS + 1)]
+    return [*times[:-1], _("now") if activity.elapsed < 1.0 else times[-1]]
+
+
+def _short(ms: int, activity: Activity) -> str:
+    """Return a time of a chart: the date is left out where the chart covers a day, and the time where it has none."""
+    when = local(ms)
+    if when is None:
+        return ""
+    hours, has_time = time_format(when, "TIME_FORMAT"), activity.minutes < 1440
+    if len(activity.published) * activity.minutes <= 1440:
+        return hours
+    return f"{date_format(when, 'MONTH_DAY_FORMAT')} {hours}" if has_time else date_format(when, "MONTH_DAY_FORMAT")
+
+
+def when(activity: Activity, step: int) -> str:
+    """Return when a step began."""
+    return _short(activity.since_ms + step * activity.minutes * 60_000, activity)
 
 
 def column_title(activity: Activity, step: int) -> str:
     """Return the activity of a step as text."""
-    words = _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried")
-    return words % {"ago": ago(activity, step), **{what: number(getattr(activity, what)[step]) for what in HAPPENED}}
+    words = _("%(time)s: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried")
+    return words % {"time": when(activity, step), **{what: number(getattr(activity, what)[step]) for what in HAPPENED}}
 
 
 def spread_title(activity: Activity, step: int, spread: Spread, endless: str) -> str:
     """Return the times of a step as text."""
     if spread.p50 is None:
-        return _("%(ago)s ago: nothing") % {"ago": ago(activity, step)}
+        return _("%(time)s: nothing") % {"time": when(activity, step)}
     words = _("p50 %(half)s, p95 %(most)s")
-    when = _("%(time)s ago") % {"time": ago(activity, step)}
-    return f"{when}: {_with_times(words, spread, endless=endless)}"
+    return f"{when(activity, step)}: {_with_times(words, spread, endless=endless)}"
 
 
 # The charts of a page: their time span and message name.
 
-#: The spans of charts: label, label of the start, label of the middle.
+#: The spans of charts, and their labels.
 SPANS = {
-    "hour": (gettext_lazy("Last hour"), gettext_lazy("an hour ago"), gettext_lazy("30 min")),
-    "day": (gettext_lazy("Last day"), gettext_lazy("a day ago"), gettext_lazy("12 h")),
-    "week": (gettext_lazy("Last week"), gettext_lazy("a week ago"), gettext_lazy("3½ days")),
+    "hour": gettext_lazy("Last hour"),
+    "day": gettext_lazy("Last day"),
+    "week": gettext_lazy("Last week"),
 }
 HOURS = {"day": 24, "week": 168}
+
+
+def period(span: str) -> Period:
+    """Return the time that a span covers, up to now."""
+    return Period.up_to(clock.now_ms(), slot=60, steps=HOURS[span])
+
 
 #: The most names that a page lists.
 MAX_NAMES = 50
@@ -253,14 +355,9 @@ def query(span: str, name: str) -> str:
 def frame(page: Page, figures_url: str) -> dict[str, Any]:
     """Return the links to other spans, and back to all messages."""
     span, name = span_of(page), name_of(page)
-    label, ago, half = SPANS[span]
     return {
-        "spans": [
-            {"label": words[0], "url": query(key, name), "is_current": key == span} for key, words in SPANS.items()
-        ],
-        "span_label": label,
-        "span_ago": ago,
-        "span_half": half,
+        "spans": [{"label": label, "url": query(key, name), "is_current": key == span} for key, label in SPANS.items()],
+        "span_label": SPANS[span],
         "of": text.visible(name, limit=80) if name else "",
         "of_all_url": query(span, ""),
         "figures_url": figures_url + query(span, name),
@@ -293,16 +390,18 @@ def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
 def names(page: Page, activity: Activity) -> dict[str, Any]:
     """Return the table of activity by name, the busiest first."""
     span, chosen = span_of(page), name_of(page)
-    rows = [_name(found, query(span, found.name), found.name == chosen) for found in activity.names[:MAX_NAMES]]
+    rows = [
+        {**name_cells(found), "url": query(span, found.name), "is_chosen": found.name == chosen}
+        for found in activity.names[:MAX_NAMES]
+    ]
     unlisted = len(activity.names) - len(rows)
     return {"names": rows, "unlisted_names": text.number(unlisted) if unlisted else ""}
 
 
-def _name(found: NameActivity, url: str, is_chosen: bool) -> dict[str, Any]:
+def name_cells(found: NameActivity) -> dict[str, Any]:
+    """Return what a table shows of a name: its counts and times."""
     return {
         "name": text.visible(found.name, limit=80),
-        "url": url,
-        "is_chosen": is_chosen,
         **{what: number(getattr(found, what)) for what in HAPPENED},
         "took": _times(found.took),
         "waited": _times(found.waited, endless_latency()),
@@ -314,10 +413,22 @@ def figures(activity: Activity) -> list[dict[str, Any]]:
     rows = []
     for index in reversed(range(len(activity.published))):
         counts = [getattr(activity, what)[index] for what in HAPPENED]
-        if any(counts):
+        depth = [each[index] for each in activity.depth.values()]
+        if any(counts) or any(depth):
             times = _times(activity.took_each[index]) + _times(activity.waited_each[index], endless_latency())
-            rows.append({"ago": ago(activity, index), "counts": [*map(text.number, counts)], "times": times})
+            rows.append(
+                {
+                    "start": when(activity, index),
+                    "counts": [*map(text.number, counts)],
+                    "times": times,
+                    "depth": [*map(_known, depth)],
+                }
+            )
     return rows
+
+
+def _known(count: int | None) -> str:
+    return "" if count is None else text.number(count)
 
 
 def _times(spread: Sequence[float | None], endless: str = "") -> list[str]:

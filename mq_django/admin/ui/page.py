@@ -348,6 +348,7 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
     found = [
         ("queues", _("Queues"), page.url("changelist")),
         ("problems", _("Problems"), page.url("problems")),
+        ("metrics", _("Metrics"), page.url("metrics")),
         ("consumers", _("Consumers"), page.url("consumers")),
         ("workflows", _("Workflows"), page.url("workflows")),
     ]

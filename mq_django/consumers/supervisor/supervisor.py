@@ -303,6 +303,8 @@ class Supervisor:
         """Return the fields by which a supervisor on the same machine can tell whether a process still runs."""
         machine = here()
         found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
+        if release := get_config().release:
+            found["release"] = release
         if machine is not None:
             found |= {"boot": machine.boot, "pids": machine.pids, "started": started_at}
         return found

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.utils.module_loading import import_string
 
@@ -55,6 +56,7 @@ logger = get_logger(__name__)
 
 #: Loaded when it is needed: consumers do not need the inspector.
 WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
+SAMPLER = "mq_django.observability.sampling.Sampler"
 REPAIRER = "mq_django.workflows.definitions.RunRepairer"
 
 NEEDS_POSIX = (
@@ -290,10 +292,12 @@ def _warn_without_handler(consumed: Sequence[str]) -> None:
 def watchers() -> list[Service]:
     """Return the services that the project needs.
 
-    One watches for problems, if the project has receivers. One repairs runs, if the project has workflows.
+    One watches for problems, if the project has receivers. One takes samples for the metrics of the
+    admin, if it is installed. One repairs runs, if the project has workflows.
     """
     needed = {
         WATCHER: bool(problem_began.receivers or problem_ended.receivers),
+        SAMPLER: apps.is_installed("django.contrib.admin"),
         REPAIRER: "mq_django.workflows" in sys.modules,
     }
     return [import_string(path)() for path, is_needed in needed.items() if is_needed]

@@ -240,11 +240,83 @@
         });
     };
 
+    /** Say the figures of the step of a chart under the pointer, and zoom into the steps over which it is dragged. */
+    const exploreCharts = () => {
+        let began = null;
+        const stepAt = (svg, event) => {
+            const {left, width} = svg.getBoundingClientRect();
+            const count = svg.viewBox.baseVal.width / 10;
+            return Math.max(0, Math.min(count - 1, Math.floor((event.clientX - left) / width * count)));
+        };
+        const say = (svg, step) => {
+            const frame = svg.closest(".mq-chart");
+            let said = frame.querySelector(".mq-exact");
+            if (!said) {
+                said = document.createElement("output");
+                said.className = "mq-exact";
+                frame.append(said);
+            }
+            said.textContent = svg.querySelector(`g:has(> .mq-column[x="${step * 10}"]) title`)?.textContent ?? "";
+        };
+        const select = (svg, step) => {
+            const [from, to] = [Math.min(began.step, step), Math.max(began.step, step)];
+            began.area.setAttribute("x", from * 10);
+            began.area.setAttribute("width", (to - from + 1) * 10);
+            return [from, to + 1];
+        };
+        document.addEventListener("pointermove", event => {
+            const svg = began?.svg ?? event.target.closest?.(".mq-hour");
+            if (svg) {
+                const step = stepAt(svg, event);
+                say(svg, step);
+                if (began) {
+                    select(svg, step);
+                }
+            }
+        });
+        document.addEventListener("pointerdown", event => {
+            const svg = event.target.closest?.(".mq-hour");
+            if (!svg) {
+                return;
+            }
+            say(svg, stepAt(svg, event));
+            if (svg.closest("[data-mq-zoom]") && event.isPrimary && event.button === 0) {
+                const area = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+                area.setAttribute("class", "mq-area");
+                area.setAttribute("height", "100");
+                svg.append(area);
+                began = {svg, area, step: stepAt(svg, event)};
+                select(svg, began.step);
+                event.preventDefault();
+            }
+        });
+        const end = event => {
+            if (!began) {
+                return;
+            }
+            const {svg, area, step} = began;
+            const [from, to] = select(svg, stepAt(svg, event));
+            area.remove();
+            const dragged = event.type === "pointerup" && stepAt(svg, event) !== step;
+            began = null;
+            if (dragged) {
+                const [since, length] = [Number(svg.dataset.mqSince), Number(svg.dataset.mqStep)];
+                const query = new URLSearchParams(svg.closest("[data-mq-zoom]").dataset.mqZoom);
+                query.set("from", since + from * length);
+                query.set("to", since + to * length);
+                location.search = query;
+            }
+        };
+        document.addEventListener("pointerup", end);
+        document.addEventListener("pointercancel", end);
+    };
+
     labelCells(document);
     const keys = document.querySelector("#mq-keys");
     if (keys) {
         useKeys(document.querySelector("#content-main"), keys);
     }
+    exploreCharts();
     for (const root of document.querySelectorAll("[data-mq-live]")) {
         watch(root);
     }

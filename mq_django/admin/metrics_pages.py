@@ -1,0 +1,328 @@
+"""The page of metrics: figures over time of all queues or of one, by queue, handler, host and version."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from io import StringIO
+from math import inf
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse, StreamingHttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.charts import Mark
+from mq_django.admin.ui.filter_form import moment
+from mq_django.admin.ui.page import VIEW, Page, needs, sections
+from mq_django.core import clock
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.texts import escape
+from mq_django.errors import InvalidFilter
+from mq_django.inspector import metrics
+from mq_django.inspector.metrics import Metrics
+from mq_django.inspector.problem_sentences import local
+from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, Period, Spread
+
+#: The spans that can be chosen, and their minutes.
+SPANS = {
+    "hour": (gettext_lazy("Last hour"), 60),
+    "day": (gettext_lazy("Last day"), 1440),
+    "week": (gettext_lazy("Last week"), 10_080),
+    "month": (gettext_lazy("Last 30 days"), 43_200),
+}
+#: The times with which a period is compared, and how many days before it they are.
+COMPARED = {"day": (gettext_lazy("the day before"), 1), "week": (gettext_lazy("the week before"), 7)}
+#: The rows of the table: by queue, or by handler of a queue; by host; by version.
+BY = ("name", "host", "version")
+#: The most rows of the table, and marks of a chart.
+MAX_ROWS, MAX_MARKS = 100, 20
+
+
+class Asked(NamedTuple):
+    """The parameters of a page of metrics."""
+
+    #: "" for all queues.
+    queue: str
+    #: Of a queue: messages with this name, "" for all.
+    of: str
+    by: str
+    #: "" if `since_ms` and `until_ms` say it.
+    span: str
+    since_ms: int
+    until_ms: int
+    #: A key of COMPARED, or "".
+    compared: str
+
+    def fields(self) -> dict[str, str]:
+        """Return the parameters of the page."""
+        found = {"queue": self.queue, "of": self.of, "by": self.by, "span": self.span, "compare": self.compared}
+        if not self.span:
+            found |= {"from": str(self.since_ms), "to": str(self.until_ms)}
+        return {name: value for name, value in found.items() if value and value != BY[0]}
+
+    def query(self, **changes: Any) -> str:
+        """Return the query of a page that differs in some fields."""
+        return "?" + urlencode(self._replace(**changes).fields())
+
+
+def _asked(page: Page) -> Asked:
+    given, now_ms = page.request.GET, clock.now_ms()
+    span = given.get("span", "")
+    if span not in SPANS and (given.get("from") or given.get("to")):
+        span, until_ms = "", _ms(given.get("to", ""), now_ms)
+        since_ms = _ms(given.get("from", ""), until_ms - 3_600_000)
+        if since_ms >= until_ms:
+            raise InvalidFilter(_("The start must be before the end."))
+    else:
+        span = span if span in SPANS else "hour"
+        since_ms, until_ms = now_ms - (SPANS[span][1] - 1) * 60_000, now_ms
+    queue = given.get("queue", "")
+    if queue and queue not in metrics.measured():
+        raise InvalidFilter(_("There is no queue “%(name)s” in the settings.") % {"name": escape(queue)[:160]})
+    by, compared = given.get("by", ""), given.get("compare", "")
+    return Asked(
+        queue,
+        given.get("of", "")[:400] if queue else "",
+        by if by in BY else BY[0],
+        span,
+        since_ms,
+        until_ms,
+        compared if compared in COMPARED else "",
+    )
+
+
+def _ms(value: str, otherwise: int) -> int:
+    if not value:
+        return otherwise
+    found = whole(value, LAST_MS)
+    return round(moment(value).timestamp() * 1000) if found is None else found
+
+
+class _Found(NamedTuple):
+    """The figures that a page shows."""
+
+    metrics: Metrics
+    before: Activity | None
+    rows: Sequence[NameActivity]
+    marks: Sequence[Mark]
+
+
+def _read(asked: Asked) -> _Found:
+    period = metrics.period(asked.since_ms, asked.until_ms)
+    found = _of(asked, period)
+    before = None
+    if asked.compared and not _is_too_long_ago(asked, period):
+        before = _of(asked, period.before(COMPARED[asked.compared][1])).activity
+    rows = found.rows if asked.by == BY[0] else _summed(metrics.host_metrics(period), asked.by)
+    said = _("Version %(version)s began.")
+    marks = [Mark(ms, said % {"version": escape(version)[:80]}) for ms, version in metrics.deploys(period)]
+    return _Found(found, before, rows, marks[-MAX_MARKS:])
+
+
+def _of(asked: Asked, period: Period) -> Metrics:
+    if asked.queue:
+        return metrics.queue_metrics(asked.queue, period, of=asked.of)
+    return metrics.all_metrics(period)
+
+
+def _is_too_long_ago(asked: Asked, period: Period) -> bool:
+    """Return whether the time with which it is compared has no minutes any more."""
+    return period.slot == 1 and period.before(COMPARED[asked.compared][1]).since_ms < clock.now_ms() - 93_600_000
+
+
+def _summed(hosts: Sequence[NameActivity], by: str) -> list[NameActivity]:
+    sums: dict[str, NameActivity] = {}
+    for row in hosts:
+        host, _separator, version = row.name.partition("|")
+        name = host if by == "host" else version
+        known = sums.get(name)
+        counts = {what: getattr(row, what) + (getattr(known, what) if known else 0) for what in HAPPENED}
+        sums[name] = NameActivity(name=name, **counts, took=row.took, waited=row.waited)
+    return sorted(sums.values(), key=lambda row: (-row.handled - row.retried, row.name))
+
+
+@needs(VIEW)
+def show(page: Page) -> HttpResponse:
+    """Show the charts and the table of all queues or of one."""
+    asked = _asked(page)
+    found = _read(asked)
+    activity, title = found.metrics.activity, _title(asked)
+    label = f"{title}: {charts.summary(activity)}"
+    context = charts.queue_charts(activity, title)
+    if asked.compared and found.before is None:
+        page.say(messages.INFO, _("Minutes are kept for a day: to compare, select a longer time."))
+    return page.render(
+        "metrics",
+        _("Metrics"),
+        **{**context, "throughput": charts.columns(activity, label=label, before=found.before, marks=found.marks)},
+        tabs=sections(page, "metrics"),
+        asked=asked,
+        heading=title,
+        depth=charts.depths(activity, label=_("Messages by state")) if activity.depth and not asked.of else None,
+        states=[(state, charts.state_name(state)) for state in activity.depth],
+        compared=COMPARED[asked.compared][0] if found.before else "",
+        before_summary=charts.summary(found.before) if found.before else "",
+        marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in found.marks],
+        menus=_menus(asked),
+        rows=[_row(asked, row) for row in found.rows[:MAX_ROWS]],
+        unlisted=text.number(unlisted) if (unlisted := len(found.rows) - MAX_ROWS) > 0 else "",
+        row_head=_by(asked)[asked.by],
+        has_times=asked.by == BY[0],
+        errors=[f"{name}: {error}" for name, error in found.metrics.errors.items()][:MAX_ROWS],
+        of_all_url=asked.query(of="") if asked.of else "",
+        zoom_url=asked.query(span="", since_ms=0, until_ms=0),
+        figures_url=page.url("metrics_figures") + asked.query(),
+        csv_url=page.url("metrics_csv") + asked.query(),
+        rows_csv_url=page.url("metrics_rows") + asked.query(),
+        json_url=page.url("metrics_json") + asked.query(),
+        starts=_local(asked.since_ms),
+        ends=_local(asked.until_ms),
+    )
+
+
+@needs(VIEW)
+def figures(page: Page) -> HttpResponse:
+    """Show the charts as a table."""
+    asked = _asked(page)
+    activity = _read(asked).metrics.activity
+    return page.render(
+        "figures",
+        _("Figures"),
+        tabs=sections(page, "metrics"),
+        figures=charts.figures(activity),
+        said=f"{_title(asked)}: {charts.summary(activity)}",
+        states=[charts.state_name(state) for state in activity.depth],
+    )
+
+
+def _title(asked: Asked) -> str:
+    where = asked.queue or _("All queues")
+    return f"{where} · {asked.of}" if asked.of else where
+
+
+def _by(asked: Asked) -> dict[str, str]:
+    return {"name": _("Handler") if asked.queue else _("Queue"), "host": _("Host"), "version": _("Version")}
+
+
+def _menus(asked: Asked) -> list[tuple[str, Any, list[tuple[str, Any, bool]]]]:
+    """Return the menus of the form: field, label, and for each choice its value, text, and whether it is chosen."""
+    queues = {"": _("All queues"), **{name: name for name in metrics.measured()}}
+    compared = {"": _("nothing"), **{key: words[0] for key, words in COMPARED.items()}}
+    menus: list[tuple[str, Any, Mapping[str, Any], str]] = [
+        ("queue", _("Queue"), queues, asked.queue),
+        ("span", _("Time"), {**{key: words[0] for key, words in SPANS.items()}, "": _("from … to …")}, asked.span),
+        ("compare", _("Compare with"), compared, asked.compared),
+        ("by", _("Rows"), _by(asked), asked.by),
+    ]
+    return [
+        (field, label, [(value, text, value == current) for value, text in choices.items()])
+        for field, label, choices, current in menus
+    ]
+
+
+def _local(ms: int) -> str:
+    found = local(ms)
+    return "" if found is None else found.strftime("%Y-%m-%dT%H:%M")
+
+
+def _row(asked: Asked, row: NameActivity) -> dict[str, Any]:
+    url = ""
+    if asked.by == BY[0]:
+        url = asked.query(of=row.name) if asked.queue else asked.query(queue=row.name)
+    return {**charts.name_cells(row), "url": url, "is_chosen": bool(asked.of) and row.name == asked.of}
+
+
+# The same as CSV and JSON. Numbers have no separators, and times are in UTC.
+
+_TIMES = ("took_p50", "took_p95", "waited_p50", "waited_p95")
+
+
+def _steps(activity: Activity) -> Iterator[dict[str, Any]]:
+    for step in range(len(activity.published)):
+        times = (*_pair(activity.took_each, step), *_pair(activity.waited_each, step))
+        yield {
+            "start": _iso(activity.since_ms + step * activity.minutes * 60_000),
+            **{what: getattr(activity, what)[step] for what in HAPPENED},
+            **dict(zip(_TIMES, times, strict=True)),
+            **{state: each[step] for state, each in activity.depth.items()},
+        }
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value that spreadsheets do not take for a formula: names may be anything."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
+
+
+def _pair(spreads: Sequence[Spread], step: int) -> tuple[float | None, float | None]:
+    spread = spreads[step] if spreads else Spread()
+    return _finite(spread.p50), _finite(spread.p95)
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds == inf else round(seconds, 6)
+
+
+def _named(row: NameActivity) -> dict[str, Any]:
+    times = (row.took.p50, row.took.p95, row.waited.p50, row.waited.p95)
+    counts = {what: getattr(row, what) for what in HAPPENED}
+    return {"name": row.name, **counts, **dict(zip(_TIMES, map(_finite, times), strict=True))}
+
+
+@needs(VIEW)
+def as_json(page: Page) -> HttpResponse:
+    """Return the charts and the table as JSON."""
+    asked = _asked(page)
+    found = _read(asked)
+    activity = found.metrics.activity
+    content = json.dumps(
+        {
+            "queue": asked.queue,
+            "name": asked.of,
+            "minutes": activity.minutes,
+            "steps": list(_steps(activity)),
+            "before": list(_steps(found.before)) if found.before else None,
+            "by": asked.by if asked.by != BY[0] else "handler" if asked.queue else "queue",
+            "rows": [_named(row) for row in found.rows],
+            "deploys": [{"at": _iso(mark.ms), "sentence": mark.sentence} for mark in found.marks],
+            "errors": found.metrics.errors,
+        }
+    )
+    return _file("metrics.json", content, "application/json")
+
+
+@needs(VIEW)
+def as_csv(page: Page) -> HttpResponse:
+    """Return the charts as CSV, a row for each step."""
+    steps = list(_steps(_read(_asked(page)).metrics.activity))
+    return _csv("metrics", list(steps[0]), steps)
+
+
+@needs(VIEW)
+def rows_as_csv(page: Page) -> HttpResponse:
+    """Return the table as CSV."""
+    asked = _asked(page)
+    return _csv(f"metrics-by-{asked.by}", ("name", *HAPPENED, *_TIMES), [_named(row) for row in _read(asked).rows])
+
+
+def _csv(name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> HttpResponse:
+    lines = StringIO()
+    writer = csv.writer(lines)
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    return _file(f"{name}.csv", lines.getvalue(), "text/csv; charset=utf-8")
+
+
+def _file(name: str, content: str, kind: str) -> HttpResponse:
+    """Return a file to download."""
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    found: Any = StreamingHttpResponse([content.encode()], content_type=kind, headers=disposition)
+    answer: HttpResponse = found
+    return answer

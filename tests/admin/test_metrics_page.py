@@ -1,0 +1,146 @@
+"""The page of metrics: figures over time of all queues and of one, and the same as files."""
+
+import csv
+import json
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core import clock
+from mq_django.core.keys import HostKeys
+from mq_django.observability.sampling import Sampler
+from mq_django.stores.counters import Slots
+from mq_django.transport.connections import open_transport
+from tests.admin.conftest import BASE
+from tests.seeding import beat, bury
+
+PAGE = f"{BASE}metrics/"
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def happen(queue, what, count, *, name="welcome", ago=0):
+    """Count messages of a queue some minutes ago."""
+    clock.set_shift(-60 * ago)
+    try:
+        command = Slots(get_config().queue(queue).keys).add_command({(what, name): count})
+        open_transport("produce", "").pipeline([command])
+    finally:
+        clock.set_shift(0)
+
+
+def read(client, query=""):
+    return json.loads(client.get(f"{PAGE}export/all.json{query}").getvalue())
+
+
+def test_all_queues_are_added_up_and_each_has_a_row(operator):
+    happen("emails", "handled", 3)
+    happen("default", "handled", 4)
+    happen("default", "retried", 1)
+
+    found = read(operator)
+
+    assert (found["by"], len(found["steps"])) == ("queue", 60)
+    assert sum(step["handled"] for step in found["steps"]) == 7
+    assert [(row["name"], row["handled"], row["retried"]) for row in found["rows"]] == [
+        ("default", 4, 1),
+        ("emails", 3, 0),
+    ]
+    page = operator.get(PAGE).content.decode()
+    assert "?queue=default" in page
+
+
+def test_a_queue_has_a_row_for_each_handler_and_charts_of_one(operator):
+    happen("emails", "handled", 3)
+    happen("emails", "handled", 5, name="bye")
+
+    found = read(operator, "?queue=emails&of=welcome")
+
+    assert found["by"] == "handler"
+    assert sum(step["handled"] for step in found["steps"]) == 3
+    assert {row["name"]: row["handled"] for row in found["rows"]} == {"bye": 5, "welcome": 3}
+
+
+def test_a_time_is_compared_with_the_day_before(operator):
+    happen("emails", "handled", 9, ago=1440)
+
+    found = read(operator, "?queue=emails&span=day&compare=day")
+
+    assert len(found["steps"]) == len(found["before"])
+    assert sum(step["handled"] for step in found["before"]) == 9
+    said = operator.get(f"{PAGE}?queue=emails&span=hour&compare=week").content.decode()
+    assert "Minutes are kept for a day" in said
+
+
+def test_a_dragged_time_is_read_in_finer_steps(operator):
+    now_ms = clock.now_ms()
+    happen("emails", "handled", 2, ago=90)
+
+    found = read(operator, f"?queue=emails&from={now_ms - 100 * 60_000}&to={now_ms - 80 * 60_000}")
+
+    assert found["minutes"] == 1
+    assert len(found["steps"]) in (20, 21)
+    assert sum(step["handled"] for step in found["steps"]) == 2
+
+
+def test_a_sample_notes_depths_hosts_and_new_versions(operator, db):
+    bury("emails")
+    beat("emails", handled=0, since_ms=clock.now_ms(), release="v1")
+    Sampler().run_once()
+    forget_claim()
+    beat("emails", handled=6, failed=2, release="v2")
+    Sampler().run_once()
+
+    found = read(operator, "?queue=emails&by=host")
+    assert found["steps"][-1]["dead"] == 1
+    assert [(row["name"], row["handled"], row["retried"]) for row in found["rows"]] == [("web1", 6, 2)]
+    assert ["v2" in each["sentence"] for each in found["deploys"]] == [True]
+    assert read(operator, "?by=version")["rows"][0]["name"] == "v2"
+    page = operator.get(f"{PAGE}?queue=emails&by=host").content.decode()
+    assert "Messages by state" in page
+    assert "Version v2 began." in page
+
+
+def test_one_process_takes_each_sample(operator, db, redis_client):
+    beat("emails", handled=5, since_ms=clock.now_ms())
+    Sampler().run_once()
+    beat("emails", handled=9)
+    Sampler().run_once()
+    assert [row["handled"] for row in read(operator, "?by=host")["rows"]] == [5]
+
+
+def test_a_consumer_that_was_running_before_the_first_sample_is_not_counted_at_once(operator, db):
+    beat("emails", handled=5000, since_ms=clock.now_ms() - 86_400_000)
+    Sampler().run_once()
+    assert read(operator, "?by=host")["rows"] == []
+
+
+def test_a_file_has_a_line_for_each_step_or_row_and_no_formula(operator):
+    happen("emails", "handled", 3, name="=cmd()")
+
+    steps = operator.get(f"{PAGE}export/steps.csv?queue=emails").getvalue().decode()
+    rows = operator.get(f"{PAGE}export/rows.csv?queue=emails").getvalue().decode()
+
+    assert len(list(csv.DictReader(steps.splitlines()))) == 60
+    assert [(row["name"], row["handled"]) for row in csv.DictReader(rows.splitlines())] == [("'=cmd()", "3")]
+
+
+@pytest.mark.parametrize(
+    "query", ["?queue=nope", "?from=5&to=4", "?from=yesterday", "?from=99999-01-01T00:00", "?to=9" + "9" * 400]
+)
+def test_what_cannot_be_shown_is_said(operator, query):
+    assert operator.get(f"{PAGE}{query}").status_code == 400
+
+
+def test_odd_times_are_bounded(operator):
+    for query in (
+        "?from=1&to=2",
+        "?span=nothing",
+        "?from=1971-01-01T00:00&to=9998-12-31T23:59",
+        "?of=x&by=y&compare=z",
+    ):
+        assert operator.get(f"{PAGE}{query}").status_code == 200
+
+
+def forget_claim():
+    keys = HostKeys(get_config().namespace)
+    open_transport("produce", "").pipeline([("DEL", keys.claim)])
