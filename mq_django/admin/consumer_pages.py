@@ -316,6 +316,11 @@ def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any
     }
 
 
+def stack_anchor(message_id: str) -> str:
+    """Return the part of the page of stacks that is about the handler of a message."""
+    return f"handler-{text.to_url(message_id.encode(errors='replace'))}"
+
+
 def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
     item = known.get((public_name(one.queue), one.id))
     kinds = {"thread": _("thread"), "coroutine": _("coroutine")}
@@ -325,6 +330,7 @@ def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
     }
     return {
         "title": titles.get(one.kind, ""),
+        "anchor": stack_anchor(one.id) if one.id and one.kind in kinds else "",
         "name": text.visible(one.name or one.id, limit=80),
         "id": text.visible(one.id, limit=160),
         "queue": text.visible(one.queue, limit=160),
@@ -351,10 +357,18 @@ def _links(page: Page, item: RunningMessage) -> dict[str, str]:
 def _frames(one: Stack, *, with_code: bool) -> Iterator[str]:
     """Yield the lines of a stack in the form of a traceback."""
     if one.left_out:
-        yield _("… %(count)s outer frames are left out") % {"count": text.number(one.left_out)}
+        left_out = ngettext(
+            "… %(count)s outer frame is left out", "… %(count)s outer frames are left out", one.left_out
+        )
+        yield left_out % {"count": text.number(one.left_out)}
     for frame in one.frames:
         yield f'File "{frame.file}", line {frame.line}, in {frame.function}'
         if with_code and frame.code:
             yield f"    {frame.code}"
     if one.others:
-        yield _("… and %(count)s more tasks that it awaits at the same time") % {"count": text.number(one.others)}
+        others = ngettext(
+            "… and %(count)s more task that it awaits at the same time",
+            "… and %(count)s more tasks that it awaits at the same time",
+            one.others,
+        )
+        yield others % {"count": text.number(one.others)}

@@ -9,7 +9,7 @@ from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from mq_django.admin.job_pages import (
     CANCEL,
@@ -103,7 +103,7 @@ def facts(
         (_("Id"), text.visible(view.id)),
         (_("Name"), text.visible(view.name) if view.name else ""),
         *first,
-        (_("Published"), text.moment(view.published_ms, exact=True)),
+        (pgettext("time", "Published"), text.moment(view.published_ms, exact=True)),
         *last,
         (_("Expires"), text.moment(view.expires_ms, exact=True)),
         (_("Priority"), str(view.priority) if view.priority else ""),
@@ -174,7 +174,7 @@ class Column(NamedTuple):
 _NAME = Column("name", gettext_lazy("Name"), "mq-name")
 _ATTEMPT = Column("attempt", gettext_lazy("Attempt"), "mq-number mq-wide")
 _CONSUMER = Column("consumer", gettext_lazy("Consumer"), "mq-name mq-wide")
-_PUBLISHED = Column("published", gettext_lazy("Published"), "nowrap")
+_PUBLISHED = Column("published", pgettext_lazy("time", "Published"), "nowrap")
 _DATA = Column("data_code", gettext_lazy("Data"), "mq-data")
 
 #: The columns of each state, after that of the message.
@@ -432,10 +432,13 @@ def _report(page: Page, name: str, what: str, outcome: Outcome, labels: Sequence
             "Deleted",
         ),
     }[what]
-    refused = _(
-        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids."
+    refused = ngettext(
+        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id.",
+        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids.",
+        outcome.refused,
     )
-    count, kind = text.number(number), "messages" if what == CANCEL else "dead letters"
+    # The log is in English.
+    count, kind = text.number(number), ("message" if what == CANCEL else "dead letter") + "s" * (number != 1)
     where = f" to {target}" if target else ""
     report(
         page,

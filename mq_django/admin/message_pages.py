@@ -7,12 +7,14 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
 from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
 from mq_django.admin.ui.page import (
     CHOSEN,
     OPERATE,
@@ -26,14 +28,16 @@ from mq_django.admin.ui.page import (
     tabs,
 )
 from mq_django.admin.ui.text import bar_of
+from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
+from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
 from mq_django.inspector import actions, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import reason, why
-from mq_django.inspector.key_lines import line_hash
+from mq_django.inspector.key_lines import line_hash, line_of
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere, get_message
 from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
 from mq_django.inspector.queues import queue as read_queue
@@ -89,6 +93,7 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         is_running=runs_ms is not None,
         why="" if cause is None else why(cause, name=view.name, can_see_data=can_see_data),
         line_url=_line_url(page, name, view),
+        holds=_holds(page, name, view),
         progress=None if is_left else bar_of(name, view.id, can_see_data=can_see_data),
         **_failure(view, can_see_data=can_see_data),
         **facts(view, can_see_data=can_see_data, first=first, last=last),
@@ -140,6 +145,25 @@ def _line_url(page: Page, name: str, view: MessageView) -> str:
     if view.state != "parked" or view.problem:
         return ""
     return page.url("line", name, str(line_hash(view.key)))
+
+
+def _holds(page: Page, name: str, view: MessageView) -> dict[str, str] | None:
+    """Return which key a dead letter holds, and how many messages wait for it; None if it holds none."""
+    if view.state != "dead" or view.problem or not view.key or not get_config().queue(name).limits.ordered:
+        return None
+    line = line_of(name, line_hash(view.key), key=view.key)
+    if line.blocking is None or line.blocking.state != "dead" or line.blocking.entry != view.ref:
+        return None
+    said = ngettext(
+        "Holds the key %(key)s: %(count)s message waits.",
+        "Holds the key %(key)s: %(count)s messages wait.",
+        line.parked,
+    )
+    key = text.visible(redact_forms(view.key), limit=200) if page.can(SEE_DATA) else HIDDEN
+    sentence = format_html(
+        said.replace("%(key)s", "{key}").replace("%(count)s", "{count}"), key=key, count=text.number(line.parked)
+    )
+    return {"sentence": sentence, "url": page.url("line", name, str(line.hash))}
 
 
 def _failure(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from mq_django.admin.message_lists import facts, shown_error
 from mq_django.admin.ui import problems, text
@@ -201,7 +201,12 @@ def row(page: Page, database: str, row: str) -> HttpResponse:
         fields=[("database", alias)],
         buttons=buttons if found.is_set_aside and page.can(OPERATE) else [],
         error=shown_error(message.error, can_see_data=can_see_data),
-        **facts(message, can_see_data=can_see_data, first=first, last=[(_("Due"), due), (_("Set aside"), failed)]),
+        **facts(
+            message,
+            can_see_data=can_see_data,
+            first=first,
+            last=[(_("Due"), due), (pgettext("time", "Set aside"), failed)],
+        ),
     )
 
 
@@ -273,12 +278,14 @@ def _do(page: Page, what: str, database: str, destination: str, rows: list[int])
         said = ngettext("%(count)s message was discarded.", "%(count)s messages were discarded.", count)
     page.say(messages.SUCCESS if count else messages.INFO, said % words)
     if rows and (missing := len(set(rows)) - count) > 0:
-        gone = _("%(count)s were no longer set aside.")
+        gone = ngettext("%(count)s was no longer set aside.", "%(count)s were no longer set aside.", missing)
         page.say(messages.WARNING, gone % {"count": text.number(missing)})
     if count:
         verb = "Retried" if is_retry else "Discarded"
         which = ", ".join(escape(row.message_id) for row in labels)
-        about = f"{verb} {count} messages of the outbox of {escape(database)}" + (f": {which}" if which else "")
+        about = f"{verb} {count} message{'s' * (count != 1)} of the outbox of {escape(database)}" + (
+            f": {which}" if which else ""
+        )
         names = {destination} if destination else {row.destination for row in labels}
         for name in sorted(names) or ["outbox"]:
             page.log(name, truncate(about, 1000))

@@ -19,7 +19,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import StoreError
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.problem_list import QueueProblem, get_mutes, mute, problems_among, unmute
-from mq_django.inspector.problem_sentences import period
+from mq_django.inspector.problem_sentences import period, title
 from mq_django.inspector.queue_view import Problem, Severity
 from mq_django.stores.mutes import Mute
 
@@ -77,6 +77,7 @@ def _kinds(page: Page, found: Sequence[QueueProblem]) -> Iterator[dict[str, Any]
         more = len(same) - MAX_OF_KIND
         yield {
             "kind": kind,
+            "title": title(kind),
             "count": text.number(len(same)),
             "advice": advice(kind),
             "rows": [_row(page, problem) for problem in same[:MAX_OF_KIND]],

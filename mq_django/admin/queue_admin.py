@@ -87,6 +87,8 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("workflows/run/<str:run>/steps/", run_pages.steps, require_GET, "workflow_steps"),
     ("workflows/run/<str:run>/cancel/", run_pages.cancel, _get_or_post, "workflow_cancel"),
     ("workflows/run/<str:run>/retry/", run_pages.retry, _get_or_post, "workflow_retry"),
+    ("workflows/run/<str:run>/retry/<str:step>/", run_pages.retry_step, _get_or_post, "workflow_retry_step"),
+    ("workflows/run/<str:run>/cancel/<str:step>/", run_pages.cancel_step, _get_or_post, "workflow_cancel_step"),
     ("workflows/run/<str:run>/skip/<str:step>/", run_pages.skip, _get_or_post, "workflow_skip"),
     ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),

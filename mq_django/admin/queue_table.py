@@ -147,7 +147,7 @@ COLUMNS: Mapping[str, SortColumn] = {
     "consumers": SortColumn(gettext_lazy("Consumers"), lambda row: row.alive),
     "oldest": SortColumn(gettext_lazy("Oldest"), lambda row: -1 if row.view.waited_ms is None else row.view.waited_ms),
     "published": SortColumn(
-        gettext_lazy("Published"),
+        pgettext_lazy("count", "Published"),
         lambda row: row.view.activity.per_minute("published"),
         kind="mq-number mq-wide",
         help=gettext_lazy("By mq_django and its scripts. A plain XADD is not counted"),
@@ -347,7 +347,7 @@ _WORDS: Mapping[Problem, str | Promise] = {
     "growing": gettext_lazy("growing"),
     "buried": gettext_lazy("failing"),
     "late": gettext_lazy("late"),
-    "paused": gettext_lazy("paused"),
+    "paused": pgettext_lazy("queue", "paused"),
     "ready": gettext_lazy("long"),
     "dead": gettext_lazy("dead letters"),
 }

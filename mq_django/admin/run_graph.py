@@ -1,5 +1,6 @@
-"""The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
+"""The steps of a run as a graph and as a time line: inline SVG.
 
+It has no styles, so that a strict content security policy allows it.
 Colours come from the style sheet, and each state is a word as well.
 """
 
@@ -10,10 +11,12 @@ from typing import NamedTuple
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, pgettext
 
 from mq_django.admin.ui import text
 from mq_django.core.texts import escape, truncate
-from mq_django.inspector.workflow_runs import STEP_STATES, StepLine
+from mq_django.inspector.open_steps import StepTimes
+from mq_django.inspector.workflow_runs import STEP_STATES, RunView, StepLine
 
 # The places of steps in a graph: columns by the longest path to a step.
 
@@ -117,7 +120,7 @@ def step_word(state: str) -> str:
         "building": _("being added"),
         "waiting": _("waiting"),
         "held": _("held"),
-        "started": _("started"),
+        "started": pgettext("step", "started"),
         "done": _("done"),
         "failed": _("failed"),
         "skipped": _("skipped"),
@@ -145,7 +148,11 @@ def graph(steps: Sequence[StepLine], links: Mapping[int, NodeLink]) -> SafeStrin
         w=width,
         h=height,
         title=_("Graph of the steps"),
-        about=_("%(count)s steps, each to the right of those that it waits for. The table below has the same.")
+        about=ngettext(
+            "%(count)s step. The table below has the same.",
+            "%(count)s steps, each to the right of those that it waits for. The table below has the same.",
+            count,
+        )
         % {"count": text.number(count)},
         edges=format_html_join("", '<path class="mq-edge" d="{}"/>', ((path,) for path in _edges(known, layout))),
         nodes=format_html_join("", "{}", ((_node(step, layout.cells[step.number], links),) for step in steps)),
@@ -200,3 +207,112 @@ def _node(step: StepLine, cell: Cell, links: Mapping[int, NodeLink]) -> SafeStri
         f"{label}. {link.what}",
         inside,
     )
+
+
+# The time line of a run: a row for each step that was started, with one bar for its queue and one for its handler.
+
+#: Pixels of the names of steps, of the whole time, of a row and of its bar, and of the axis.
+NAMES, SPAN, ROW, BAR, AXIS = 190, 640, 20, 10, 24
+#: Marks of the axis, without that of the start.
+MARKS = 4
+
+
+class StepParts(NamedTuple):
+    """The seconds for which a step waited in its queue, and for which its handler ran; None: unknown, or not yet."""
+
+    waited: float | None
+    ran: float | None
+
+
+def parts_of(step: StepLine, times: StepTimes | None) -> StepParts:
+    """Return how the time of a step is divided. Clocks of consumers may be behind that of the run."""
+    if times is None or times.ran_ms is None or not step.began_ms:
+        return StepParts(None, None)
+    ended = step.ended_ms or times.ended_ms
+    ran = None if ended is None or step.state == "started" else max(0, ended - times.ran_ms) / 1000
+    return StepParts(max(0, times.ran_ms - step.began_ms) / 1000, ran)
+
+
+def time_line(steps: Sequence[StepLine], times: Mapping[int, StepTimes], view: RunView, *, now_ms: int) -> SafeString:
+    """Return when steps waited in their queues and ran, as a picture; "" before one was started."""
+    rows = sorted((step for step in steps if step.began_ms and not step.is_join), key=_by_start)
+    if not rows:
+        return SafeString("")
+    begin = min([step.began_ms or 0 for step in rows] + [view.started_ms or now_ms])
+    end = max([_end(step, now_ms) for step in rows] + [begin + 1])
+    height = len(rows) * ROW + AXIS
+    about = _("A row for each step that was started. The table below has the same.")
+    return format_html(
+        '<svg class="mq-time-line" role="img" aria-labelledby="mq-time-title mq-time-about" width="{w}" height="{h}" '
+        'viewBox="0 0 {w} {h}"><title id="mq-time-title">{title}</title><desc id="mq-time-about">{about}</desc>'
+        "{axis}{rows}</svg>",
+        w=NAMES + SPAN + 2 * MARGIN,
+        h=height,
+        title=_("Time line"),
+        about=about,
+        axis=format_html_join("", "{}", ((mark,) for mark in _axis(end - begin, height))),
+        rows=format_html_join(
+            "", "{}", ((_bars(at, step, times.get(step.number), (begin, end), now_ms),) for at, step in enumerate(rows))
+        ),
+    )
+
+
+def _by_start(step: StepLine) -> tuple[int, int]:
+    return step.began_ms or 0, step.number
+
+
+def _end(step: StepLine, now_ms: int) -> int:
+    return step.ended_ms or (now_ms if step.state == "started" else step.began_ms or now_ms)
+
+
+def _axis(ms: int, height: int) -> Iterator[SafeString]:
+    for mark in range(MARKS + 1):
+        x = NAMES + MARGIN + SPAN * mark // MARKS
+        anchor = "start" if mark == 0 else "end" if mark == MARKS else "middle"
+        yield format_html(
+            '<path class="mq-time-mark" d="M{} {}V{}"/><text x="{}" y="{}" text-anchor="{}">{}</text>',
+            *(x, AXIS - 6, height, x, AXIS - 10, anchor),
+            text.seconds(ms * mark / MARKS / 1000) if mark else "0",
+        )
+
+
+def _bars(at: int, step: StepLine, times: StepTimes | None, whole: tuple[int, int], now_ms: int) -> SafeString:
+    """Return the row of a step: its name, and its bars; one of both if it is not known when its handler started."""
+    begin, end = whole
+    y, last, began = AXIS + at * ROW, _end(step, now_ms), step.began_ms or begin
+    ran = min(max(times.ran_ms, began), last) if times is not None and times.ran_ms is not None else None
+    # Without the result of a task that has ended nobody knows when it started. Of others none is known to run.
+    kind = "queued" if step.state == "started" else "either"
+    spans = (
+        [(kind, began, last)]
+        if ran is None
+        else [("queued", began, ran), (f"ran mq-ran-{step_kind(step.state)}", ran, last)]
+    )
+    label = truncate(f"{step.number} {step.task.rpartition('.')[2]}", 2 * MAX_NAME - 20)
+    bars = [
+        format_html('<rect class="mq-{}" x="{}" y="{}" width="{}" height="{}"/>', name, x, y + 5, width, BAR)
+        for name, first, until in spans
+        for x, width in [_bar_at(first - begin, until - begin, end - begin)]
+    ]
+    parts = parts_of(step, times)
+    said = ", ".join(
+        words % {"time": text.seconds(value)}
+        for words, value in (
+            (_("waited %(time)s"), parts.waited),
+            (_("ran %(time)s"), parts.ran),
+            (_("took %(time)s"), step.took),
+        )
+        if value is not None
+    )
+    return format_html(
+        '<g><title>{}</title><text x="{}" y="{}">{}</text>{}</g>',
+        f"{step.number} {escape(step.task)}: {said or step_word(step.state)}",
+        *(MARGIN, y + 14, escape(label)),
+        format_html_join("", "{}", ((bar,) for bar in bars)),
+    )
+
+
+def _bar_at(first: int, until: int, whole: int) -> tuple[int, int]:
+    """Return where a bar begins, and its width, of which something can always be seen."""
+    x = NAMES + MARGIN + round(SPAN * first / whole)
+    return x, max(1, round(SPAN * (until - first) / whole))

@@ -1,7 +1,7 @@
 """The list of all runs of workflows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -12,21 +12,23 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from mq_django.admin.consumer_pages import stack_anchor
 from mq_django.admin.message_lists import shown_error
-from mq_django.admin.run_graph import NodeLink, graph, step_kind, step_word
+from mq_django.admin.run_graph import NodeLink, graph, parts_of, step_kind, step_word, time_line
 from mq_django.admin.ui import text
-from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
+from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT, message_url
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections, sentence_of
 from mq_django.admin.ui.text import bar, share_bar
 from mq_django.conf import get_config
-from mq_django.core.flow_graph import ranges
+from mq_django.core.flow_graph import MAX_ARGUMENT, ranges
 from mq_django.core.ids import is_run_id
 from mq_django.core.numbers import whole
 from mq_django.core.texts import escape
 from mq_django.errors import StoreError
-from mq_django.inspector import workflow_runs
+from mq_django.inspector import actions, workflow_runs
 from mq_django.inspector.message_views import progress_of
+from mq_django.inspector.open_steps import OpenStep, StepTimes, explain_steps, times_of
 from mq_django.inspector.workflow_runs import ENDED_STATES, RUN_STATES, STEP_STATES, RunView, StepLine
 from mq_django.producers import workflow_run
 from mq_django.transport.sessions import within
@@ -135,31 +137,50 @@ def run_progress(view: RunView) -> dict[str, Any]:
 # The rows of a table of steps.
 
 
-def links_of(page: Page, steps: Sequence[StepLine]) -> Mapping[int, NodeLink]:
-    """Return where steps lead to: a failed one to its dead letter, another one to the search for its message."""
-    dead, find = workflow_runs.dead_letters_of(steps), page.url("find")
+class ShownSteps(NamedTuple):
+    """Some steps of a run, and by number where they lead to, why they are open, and when they ran."""
+
+    view: RunView
+    steps: Sequence[StepLine]
+    links: Mapping[int, NodeLink]
+    reasons: Mapping[int, OpenStep]
+    times: Mapping[int, StepTimes]
+    #: The steps that each waits for.
+    before: Mapping[int, Sequence[int]]
+
+
+def shown_steps(
+    page: Page, view: RunView, steps: Sequence[StepLine], before: Mapping[int, Sequence[int]] | None = None
+) -> ShownSteps:
+    """Return what the pages show of steps of a run."""
+    dead = workflow_runs.dead_letters_of(steps)
+    reasons = explain_steps(view, steps, before=before, dead=dead)
+    links = _links(page, steps, dead, reasons)
+    return ShownSteps(view, steps, links, reasons, times_of(steps), before or {})
+
+
+def _links(
+    page: Page, steps: Sequence[StepLine], dead: Mapping[int, str], reasons: Mapping[int, OpenStep]
+) -> Mapping[int, NodeLink]:
+    """Return where steps lead to: to the message or dead letter, else to the search for the message."""
+    find = page.url("find")
     found: dict[int, NodeLink] = {}
     for step in steps:
+        reason = reasons.get(step.number)
         if step.number in dead:
             found[step.number] = NodeLink(page.url("message", step.queue, "dead", dead[step.number]), _("Dead letter"))
+        elif reason is not None and reason.message is not None:
+            found[step.number] = NodeLink(message_url(page, reason.queue, reason.message), _("Message"))
         elif step.message_id:
             found[step.number] = NodeLink(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
     return found
 
 
-def step_rows(
-    page: Page,
-    view: RunView,
-    steps: Sequence[StepLine],
-    links: Mapping[int, NodeLink],
-    before: Mapping[int, Sequence[int]] | None = None,
-) -> list[dict[str, Any]]:
-    """Return what the template `step_table.html` shows of steps; `before` has the steps that each waits for."""
-    bars = _bars(page, steps)
+def step_rows(page: Page, shown: ShownSteps) -> list[dict[str, Any]]:
+    """Return what the template `step_table.html` shows of steps that are no joins."""
+    bars = _bars(page, shown.steps)
     return [
-        _step_row(page, view, step, links.get(step.number), (before or {}).get(step.number, ()))
-        | {"progress": bars.get(step.number)}
-        for step in steps
+        _step_row(page, shown, step) | {"progress": bars.get(step.number)} for step in shown.steps if not step.is_join
     ]
 
 
@@ -171,24 +192,46 @@ def _bars(page: Page, steps: Sequence[StepLine]) -> Mapping[int, dict[str, Any] 
     return {step.number: bar(one, can_see_data=sees) for step, one in zip(started, found, strict=True)}
 
 
-def _step_row(
-    page: Page, view: RunView, step: StepLine, link: NodeLink | None, before: Sequence[int]
-) -> dict[str, Any]:
-    can_skip = step.state == "failed" and page.can(OPERATE)
+def _step_row(page: Page, shown: ShownSteps, step: StepLine) -> dict[str, Any]:
+    link, reason = shown.links.get(step.number), shown.reasons.get(step.number)
+    parts = parts_of(step, shown.times.get(step.number))
     return {
         "number": text.number(step.number),
         "task": text.visible(step.task, limit=120) if step.task else "",
+        "argument": text.visible(step.argument, limit=MAX_ARGUMENT) if step.argument and page.can(SEE_DATA) else "",
         "queue": text.visible(step.queue, limit=80) if step.queue else "",
         "queue_url": page.queue_url(step.queue) if step.queue in get_config().queues else "",
         "state": step_word(step.state),
         "kind": step_kind(step.state),
-        "before": text.visible(ranges(before).replace(",", ", "), limit=60),
+        "why": reason.why if reason else "",
+        "before": text.visible(ranges(shown.before.get(step.number, ())).replace(",", ", "), limit=60),
         "started": text.moment(step.began_ms),
+        "waited": text.seconds(parts.waited),
+        "ran": text.seconds(parts.ran),
         "took": text.seconds(step.took),
         "url": link.url if link else "",
         "what": link.what if link else "",
-        "skip_url": page.url("workflow_skip", view.id, str(step.number)) if can_skip else "",
+        "actions": _actions(page, shown.view, step, reason),
     }
+
+
+def _actions(page: Page, view: RunView, step: StepLine, reason: OpenStep | None) -> list[dict[str, str]]:
+    """Return the buttons of a step: label, address, and what the button does to whom, for screen readers."""
+    at, found = str(step.number), dict[str, tuple[str, str, str]]()
+    words = {"number": text.number(step.number)}
+    if reason is not None and reason.runs_on:
+        stacks = page.url("stacks", text.to_url(reason.runs_on.encode(errors="replace")))
+        url = f"{stacks}#{stack_anchor(step.message_id)}"
+        found["stack"] = (_("Stack"), url, _("Stack of step %(number)s") % words)
+    if page.can(OPERATE) and step.state == "failed":
+        url = page.url("workflow_retry_step", view.id, at)
+        found["retry"] = (_("Retry…"), url, _("Retry step %(number)s") % words)
+        url = page.url("workflow_skip", view.id, at)
+        found["skip"] = (_("Skip…"), url, _("Skip step %(number)s") % words)
+    if page.can(OPERATE) and step.state == "started" and step.queue in get_config().queues:
+        url = page.url("workflow_cancel_step", view.id, at)
+        found["cancel"] = (_("Cancel…"), url, _("Cancel step %(number)s") % words)
+    return [{"label": label, "url": url, "what": what} for label, url, what in found.values()]
 
 
 # The page of a run of a workflow, and the lists of its steps.
@@ -257,7 +300,7 @@ def _live_run(page: Page, run: str) -> LiveParts:
 def _live_parts(steps: Sequence[StepLine] | None) -> tuple[str, ...]:
     """Return the parts of the page that are renewed. Those of many steps would be hundreds of kilobytes each time."""
     is_small = steps and sum(not step.is_join for step in steps) <= LIVE_STEPS
-    return ("run_state", "run_graph", "run_steps") if is_small else ("run_state",)
+    return ("run_state", "run_graph", "run_time_line", "run_steps") if is_small else ("run_state",)
 
 
 @needs(VIEW)
@@ -278,7 +321,7 @@ def steps(page: Page, run: str) -> HttpResponse:
         tabs=sections(page, "workflows"),
         run_url=url,
         state=step_word(state) if state else "",
-        rows=step_rows(page, view, found.rows, links_of(page, found.rows)),
+        rows=step_rows(page, shown_steps(page, view, found.rows)),
         go_on="?" + urlencode({**terms, "after": found.after}) if found.after else "",
         back="?" + urlencode(terms),
         looked=text.number(found.scanned),
@@ -345,10 +388,11 @@ def _failure(failed: tuple[int, str], *, can_see_data: bool) -> SafeString:
 
 
 def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, Any]:
-    links, tasks = links_of(page, steps), [step for step in steps if not step.is_join]
+    shown = shown_steps(page, view, steps, workflow_runs.names_before(steps))
     return {
-        "graph": graph(steps, links),
-        "rows": step_rows(page, view, tasks, links, workflow_runs.names_before(steps)),
+        "graph": graph(steps, shown.links),
+        "time_line": time_line(steps, shown.times, view, now_ms=text.now_ms()),
+        "rows": step_rows(page, shown),
         "with_before": True,
         "caption": _("Steps"),
     }
@@ -357,7 +401,7 @@ def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, An
 def _folded(page: Page, view: RunView) -> dict[str, Any]:
     found, url = workflow_runs.count_steps(view, examples=EXAMPLES), page.url("workflow_steps", view.id)
     shown = [step for group in found.first.values() for step in group]
-    rows = dict(zip([step.number for step in shown], step_rows(page, view, shown, links_of(page, shown)), strict=True))
+    rows = dict(zip([step.number for step in shown], step_rows(page, shown_steps(page, view, shown)), strict=True))
     return {
         "groups": [
             {
@@ -459,15 +503,85 @@ def retry(page: Page, run: str) -> HttpResponse:
     return _back(page, run, messages.SUCCESS, said % {"count": text.number(done.steps)}, logged)
 
 
-@needs(VIEW, OPERATE)
-def skip(page: Page, run: str, step: str) -> HttpResponse:
-    """Let a run continue as if a failed step had succeeded."""
+def _step(page: Page, run: str, step: str, state: str, refused: str) -> tuple[RunView, StepLine] | HttpResponse:
+    """Return a run and its step with a number, if that is in a state, else the way back to the run."""
     view, number = workflow_runs.run(run), whole(step, 10**9)
     if view is None:
         return gone(page, run)
     found = None if number is None else workflow_runs.step(run, number)
-    if number is None or found is None or found.state != "failed":
-        return _back(page, run, messages.WARNING, _("This step has not failed: it cannot be skipped."))
+    if found is None or found.state != state:
+        return _back(page, run, messages.WARNING, refused)
+    return view, found
+
+
+@needs(VIEW, OPERATE)
+def retry_step(page: Page, run: str, step: str) -> HttpResponse:
+    """Let one failed step of a run run again; the run continues with it."""
+    refused = _("This step has not failed: it cannot be retried.")
+    found = _step(page, run, step, "failed", refused)
+    if isinstance(found, HttpResponse):
+        return found
+    view, chosen = found
+    words = {"number": text.number(chosen.number)}
+    if not page.is_confirmed:
+        sentence = _(
+            "Its dead letter is redriven; without one it gets a new message. The run continues, and its other failed "
+            "steps stay failed. When the run ends, its callbacks are published again."
+        )
+        title = _("Retry step %(number)s?") % words
+        return _ask(page, view, title, sentence, _("Yes, retry it"))
+    try:
+        with within(SECONDS):
+            done = workflow_run.retry(run, step=chosen.number)
+    except StoreError as error:
+        more = _("Changes made so far stay. You can safely try again.")
+        doubt = f"Retried step {chosen.number} (interrupted; it may have been started)"
+        return _back(page, run, messages.ERROR, f"{sentence_of(error)} {more}", doubt)
+    if done.refused:
+        said = _("The step cannot run: its queue is not in the settings, or another program has changed it.")
+        return _back(page, run, messages.ERROR, said)
+    if not done.steps:
+        return _back(page, run, messages.WARNING, refused)
+    return _back(page, run, messages.SUCCESS, _("Step %(number)s runs again.") % words, f"Retried step {chosen.number}")
+
+
+@needs(VIEW, OPERATE)
+def cancel_step(page: Page, run: str, step: str) -> HttpResponse:
+    """Cancel the message of a started step, wherever it is, after confirmation."""
+    refused = _("This step has no message that could be cancelled.")
+    found = _step(page, run, step, "started", refused)
+    if isinstance(found, HttpResponse):
+        return found
+    view, chosen = found
+    if chosen.queue not in get_config().queues or not actions.can_cancel_running(chosen.queue):
+        return _back(page, run, messages.WARNING, refused)
+    words = {"number": text.number(chosen.number)}
+    if not page.is_confirmed:
+        sentence = _(
+            "Its message is cancelled. If its handler runs, it is interrupted where it is: its transaction is rolled "
+            "back, and what it has done outside of it stays. The step then has failed, and can be retried."
+        )
+        title = _("Cancel step %(number)s?") % words
+        return _ask(page, view, title, sentence, _("Yes, cancel it"), dangerous=True)
+    with within(SECONDS):
+        outcome = actions.cancel(chosen.queue, [chosen.message_id], running=True)
+    if outcome.error is not None:
+        return _back(page, run, messages.ERROR, sentence_of(outcome.error))
+    said = (
+        _("Its consumer was asked to cancel the message. It is told within a second.")
+        if outcome.asked
+        else _("The message of step %(number)s was cancelled.") % words
+    )
+    return _back(page, run, messages.SUCCESS, said, f"Cancelled step {chosen.number}")
+
+
+@needs(VIEW, OPERATE)
+def skip(page: Page, run: str, step: str) -> HttpResponse:
+    """Let a run continue as if a failed step had succeeded."""
+    found = _step(page, run, step, "failed", _("This step has not failed: it cannot be skipped."))
+    if isinstance(found, HttpResponse):
+        return found
+    view, number = found[0], found[1].number
     if not page.is_confirmed:
         sentence = _(
             "The run continues as if step %(number)s had succeeded. It has no value: a step that takes that fails. "

@@ -33,7 +33,7 @@ from mq_django.inspector.topics import GroupStats, SeekPreview, TopicView
 #: The columns after that of the offset.
 COLUMNS = (
     Column("name", gettext_lazy("Name"), "mq-name"),
-    Column("published", gettext_lazy("Published"), "nowrap"),
+    Column("published", pgettext_lazy("time", "Published"), "nowrap"),
     Column("id", gettext_lazy("Id"), "mq-wide mq-id"),
     Column("delivered", gettext_lazy("Delivered to"), "mq-wide mq-name"),
     Column("data_code", gettext_lazy("Data"), "mq-data"),
@@ -104,7 +104,8 @@ def _progress(page: Page, asked: dict[str, str], scanned: int, after: str) -> di
     seen = page.request.GET.get("seen", "")
     total = scanned + (int(seen) if seen.isdecimal() and len(seen) < 16 else 0)
     return {
-        "looked": _("Scanned %(count)s messages.") % {"count": text.number(total)},
+        "looked": ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)
+        % {"count": text.number(total)},
         "go_on": f"?{urlencode({**asked, 'after': after, 'seen': str(total)})}" if after else "",
         "start_url": f"?{urlencode(asked)}",
         "is_later_page": "after" in page.request.GET,

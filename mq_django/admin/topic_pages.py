@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from mq_django import inspector
 from mq_django.admin import outbox_page
@@ -168,7 +168,7 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
     lag = lag_count(behind) if behind else ""
     return [
         {"label": _("Messages"), "count": text.number(view.length), "url": page.url("log", view.name), "note": newest},
-        {"label": _("Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
+        {"label": pgettext("count", "Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
         {"label": _("Memory"), "count": text.size(view.size), "note": _("in Redis")},
         {"label": _("Oldest message"), "count": oldest, "note": retention_of(view)},
         {"label": _("Groups"), "count": text.number(len(view.groups))},
@@ -188,7 +188,9 @@ def retention_of(view: TopicView) -> str:
     if view.config.retention:
         limits.append(text.period(view.config.retention))
     if view.config.retention_count:
-        limits.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
+        most = view.config.retention_count
+        words = ngettext("%(count)s message", "%(count)s messages", most)
+        limits.append(words % {"count": text.number(most)})
     if view.config.retention_bytes:
         limits.append(text.size(view.config.retention_bytes))
     return _("kept: %(what)s") % {"what": ", ".join(limits)} if limits else _("kept forever")

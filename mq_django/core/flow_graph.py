@@ -1,10 +1,13 @@
 """The steps of a workflow, and which of them wait for which others."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mq_django.core.numbers import whole
+from mq_django.core.redaction import redact, redact_text
+from mq_django.core.texts import line, truncate
 
 #: Maximum steps of a definition, and maximum results of other steps that a step takes.
 MAX_STEPS = 100_000
@@ -158,3 +161,25 @@ class RunProblem(NamedTuple):
     seq: int = 0
     #: The entry of the start.
     entry: str = ""
+
+
+#: The most characters of an argument as text.
+MAX_ARGUMENT = 200
+
+
+def first_argument(data: object) -> str:
+    """Return the first argument in the data of a step as text, with secrets replaced; "" without any.
+
+    Values of other steps are left out: they are not known before these have ended.
+    """
+    found = redact(data) if isinstance(data, dict) else {}
+    args, kwargs, references = (found.get(name) for name in ("args", "kwargs", "references"))
+    given: list[tuple[str, Any]] = [
+        *((str(at), value) for at, value in enumerate(args if isinstance(args, list) else ())),
+        *(kwargs.items() if isinstance(kwargs, dict) else ()),
+    ]
+    values = [value for name, value in given if not (isinstance(references, dict) and name in references)]
+    if not values:
+        return ""
+    text = values[0] if isinstance(values[0], str) else json.dumps(values[0], ensure_ascii=False)
+    return truncate(line(redact_text(text)), MAX_ARGUMENT)

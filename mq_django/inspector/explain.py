@@ -87,7 +87,10 @@ class Cause:
 
 
 def cause_of(view: MessageView, queue: QueueView) -> Cause:
-    """Return why a message that is ready, pending or waits is not running, or which consumer holds it."""
+    """Return why a message that is ready, pending or waits is not running, or which consumer holds it.
+
+    Of a pending one, and of one that waits and is not parked, this reads nothing.
+    """
     if view.consumer:
         return _of_holder(view, queue)
     if view.problem:
@@ -115,6 +118,12 @@ def _of_parked(view: MessageView, queue: QueueView) -> Cause:
     cause = _of_key(view, queue)
     # The turn of its key comes, or has come, and slots are not free.
     return (_of_slots(queue) if cause.kind in ("turn", "due") else None) or cause
+
+
+def cause_in(queue: QueueView) -> Cause | None:
+    """Return what all messages of a queue wait for, as far as its view says; None if any may run."""
+    busy = Cause(kind="busy", blocker=queue.blocker) if queue.blocker else None
+    return _of_queue(queue) or (Cause(kind="elsewhere") if queue.external and not queue.alive else busy)
 
 
 def _of_slots(queue: QueueView) -> Cause | None:
@@ -210,15 +219,6 @@ def reason(word: str) -> str:
     return known.get(word, word)
 
 
-#: Sentences about a message's outcome in the history of a queue, with the time.
-_ENDINGS: Mapping[Ending, str] = {
-    "handled": "It was handled at {}.",
-    "expired": "It was discarded at {}, because it had expired.",
-    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
-    "cancelled": "It was cancelled at {}, when a consumer had it.",
-}
-
-
 def why_not_running(queue: str, view: MessageView) -> str:
     """Return why a message is not running, which consumer runs it, or what became of it, as a sentence.
 
@@ -239,9 +239,15 @@ def why_not_running(queue: str, view: MessageView) -> str:
 def ending_of(view: MessageView) -> str:
     """Return what became of a message that is dead or was handled, as a sentence."""
     if view.ending is not None:
-        return _ENDINGS[view.ending].format(moment_text(view.at_ms) or "an unknown time")
-    error = f" Error: {escape(view.error)}" if view.error else ""
-    return f"It is a dead letter: {escape(reason(view.reason))}.{error}"
+        sentences: Mapping[Ending, str] = {
+            "handled": _("It was handled at %(time)s."),
+            "expired": _("It was discarded at %(time)s, because it had expired."),
+            "buried": _("It became a dead letter at %(time)s, which was deleted or redriven since."),
+            "cancelled": _("It was cancelled at %(time)s, when a consumer had it."),
+        }
+        return sentences[view.ending] % {"time": moment_text(view.at_ms) or _("an unknown time")}
+    said = _("It is a dead letter: %(reason)s.") % {"reason": escape(reason(view.reason))}
+    return f"{said} {_('Error: %(error)s') % {'error': escape(view.error)}}" if view.error else said
 
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
@@ -337,7 +343,10 @@ def _with_line(cause: Cause, said: str) -> str:
 
 def _before(cause: Cause) -> str:
     if cause.at_least:
-        return _("At least %(count)s messages are before it.") % {"count": number(cause.count)}
+        words = ngettext(
+            "At least %(count)s message is before it.", "At least %(count)s messages are before it.", cause.count
+        )
+        return words % {"count": number(cause.count)}
     words = ngettext("%(count)s message is before it.", "%(count)s messages are before it.", cause.count)
     return words % {"count": number(cause.count)}
 

@@ -66,6 +66,31 @@ def local(ms: int) -> datetime | None:
 # The problems of a queue as sentences, in the current language.
 
 
+def title(kind: Problem) -> str:
+    """Return what a kind of problem is called."""
+    titles: dict[Problem, str] = {
+        "unreadable": _("Cannot be read"),
+        "unconsumed": _("No consumer"),
+        "unattended": _("No housekeeping"),
+        "outbox": _("Outbox"),
+        "stalled": _("Standing still"),
+        "lost": _("Lost messages"),
+        "retention": _("Near the end of the retention"),
+        "held": _("Keys held by dead letters"),
+        "starved": _("All slots busy"),
+        "unhandled": _("No handler"),
+        "schedule": _("Schedules"),
+        "stuck": _("Workflows that do not go on"),
+        "growing": _("Growing"),
+        "buried": _("New dead letters"),
+        "late": _("Late"),
+        "paused": _("Paused"),
+        "ready": _("Too many ready messages"),
+        "dead": _("Too many dead letters"),
+    }
+    return titles[kind]
+
+
 def sentence(view: QueueView, what: Problem) -> str:
     """Return a text about a problem of a queue, which follows its name."""
     if view.parts and what in OF_PARTS:
@@ -89,10 +114,12 @@ def _of_queue(view: QueueView, what: Problem) -> str:
         case "starved":
             return _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)}
         case "growing":
-            return _("grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.") % {
-                "minutes": GROWING,
-                "count": number(view.growth),
-            }
+            grows = ngettext(
+                "grows: %(count)s more message was published than handled in the last %(minutes)s minutes.",
+                "grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.",
+                view.growth,
+            )
+            return grows % {"minutes": GROWING, "count": number(view.growth)}
         case "stalled":
             return _(
                 "stands still: its oldest message has waited for %(time)s, and no handler has run, although threads "

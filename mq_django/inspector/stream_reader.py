@@ -319,6 +319,15 @@ class StreamReader:
         handle = self._handles([member]).get(member, member)
         return self._waiting_view(_WAITING[number], handle, member, score, body or None)
 
+    def found(self, reply: Any) -> MessageView | None:
+        """Return the message in the reply to find_command() by an id; None if a stream has it, or no place."""
+        if isinstance(reply, Exception | bytes):
+            return None
+        number, score, body, member = reply
+        if number not in _WAITING:
+            return self._entry_view(member, body or None)
+        return self._waiting_view(_WAITING[number], member, member, score, body or None)
+
     def _find_command(self, named: bytes) -> Command:
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]

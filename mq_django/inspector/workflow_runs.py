@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import get_config
-from mq_django.core.flow_graph import numbers_of
+from mq_django.core.flow_graph import first_argument, numbers_of
 from mq_django.core.ids import STEP_NAME, is_run_id, message_id_of
 from mq_django.core.jsontext import loads
 from mq_django.core.keys import HOMES, WorkflowKeys
@@ -396,6 +396,8 @@ class StepLine:
     is_join: bool = False
     #: The steps that it waits for, joins as well.
     before: Sequence[int] = ()
+    #: Its first argument that is no value of another step, as text with secrets replaced: it is data.
+    argument: str = ""
 
     @property
     def took(self) -> float | None:
@@ -586,4 +588,5 @@ def _line(run_id: str, state: StepState, body: bytes, before: Sequence[int]) -> 
         ended_ms=state.ended_ms or None,
         is_join=state.is_join,
         before=before,
+        argument=first_argument(known.get("data")),
     )

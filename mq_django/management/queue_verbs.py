@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from math import isinf
 from shlex import quote
@@ -15,6 +16,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.message_format import moment
+from mq_django.core.partitions import public_name
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape, truncate
 from mq_django.core.thresholds import Thresholds
@@ -254,12 +256,16 @@ def _status(options: Options) -> VerbResult:
     views = [inspect.queue(name) for name in names] if names else inspect.queues()
     if options["watch"]:
         views = sorted(views, key=_worst_first)
+    muted = _muted()
     found: list[dict[str, Any]] = [
-        {**_queue(view), **({"partitions": list(map(_queue, view.parts))} if names and view.parts else {})}
+        {
+            **_queue(view, muted),
+            **({"partitions": [_queue(part, muted) for part in view.parts]} if names and view.parts else {}),
+        }
         for view in views
     ]
     # The partitions of queues that were named have rows of their own.
-    rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
+    rows = [_row(each, muted) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [_busy_line(view) for view in views if view.is_starved]
     found_outboxes = outboxes_of(names or ())
@@ -277,14 +283,22 @@ def _away(views: Sequence[QueueView]) -> Mapping[str, str]:
     return {name: error for view in views for name, error in view.errors.items()}
 
 
-def _queue(view: QueueView) -> dict[str, Any]:
-    """Return a queue as JSON values."""
+def _muted() -> Mapping[tuple[str, str], object]:
+    """Return which problems are muted; none if that cannot be read: their server may be the problem."""
+    with suppress(StoreError):
+        return inspect.mutes()
+    return {}
+
+
+def _queue(view: QueueView, muted: Mapping[tuple[str, str], object]) -> dict[str, Any]:
+    """Return a queue as JSON values, without problems that are muted."""
+    problems = [each for each in view.problems() if (public_name(view.name), each) not in muted]
     counts = columns(view, f"{COUNTS} consumers=alive fetched")
     busy, threads = view.threads or (None, None)
     slots = {"threads": threads, "busy": busy, "busy_with": _busy_with(view)}
     seconds = None if view.waited_ms is None else view.waited_ms // 1000
     known = {**columns(view, "paused external"), **counts, **slots, "oldest_s": seconds}
-    row = {"queue": view.name, **({"error": view.error} if view.error else known), "problems": list(view.problems())}
+    row = {"queue": view.name, **({"error": view.error} if view.error else known), "problems": problems}
     if (pause := view.pause) is not None:
         since = moment_text(pause.since_ms)
         row |= {"paused_by": pause.who, "paused_since": since, "paused_reason": pause.reason}
@@ -292,9 +306,9 @@ def _queue(view: QueueView) -> dict[str, Any]:
     return row
 
 
-def _row(view: QueueView) -> dict[str, Any]:
+def _row(view: QueueView, muted: Mapping[tuple[str, str], object]) -> dict[str, Any]:
     """Return the cells of a queue."""
-    found = {"queue": view.name, "state": _state(view), **_queue(view)}
+    found = {"queue": view.name, "state": _state(view), **_queue(view, muted)}
     return {key: value for key, value in found.items() if key not in ("paused", "external", "busy_with", "fetched")}
 
 

@@ -9,6 +9,7 @@ from mq_django import inspect
 from mq_django.core.flow_graph import RunProblem, RunProblemKind
 from mq_django.core.texts import escape, repr_of
 from mq_django.inspector import workflow_runs
+from mq_django.inspector.open_steps import OpenStep, explain_steps
 from mq_django.inspector.run_check import check_runs
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.inspector.workflow_runs import RUN_STATES, STEP_STATES, RunView, StepLine
@@ -86,20 +87,24 @@ def _show(view: RunView, options: Options) -> VerbResult:
         return inspect.steps(view, state=state, after=int(after or 0), limit=limit)
 
     found = first(read, limit=options["limit"] or STEPS)
-    rows = [_step(step) for step in found.rows]
+    reasons = explain_steps(view, found.rows, dead=workflow_runs.dead_letters_of(found.rows))
+    rows = [_step(step, reasons.get(step.number)) for step in found.rows]
+    # Text with spaces is last, and data is only in JSON.
+    shown = [{name: value for name, value in row.items() if name != "argument"} for row in rows]
     facts = columns(view, _FACTS)
     if failed := workflow_runs.failure(view.id):
         facts["failure"] = f"step {failed[0]}: {failed[1]}"
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {escape(str(value))}" for name, value in facts.items() if value is not None]
     more = [f"The first {len(rows)} are shown; --limit shows up to 500."] if found.after else []
-    return VerbResult({**facts, "list": rows}, [*lines, "", *(table(rows) or ["No steps."]), *more])
+    return VerbResult({**facts, "list": rows}, [*lines, "", *(table(shown) or ["No steps."]), *more])
 
 
-def _step(step: StepLine) -> dict[str, Any]:
+def _step(step: StepLine, reason: OpenStep | None) -> dict[str, Any]:
     seconds = None if step.took is None else round(step.took, 3)
     row = columns(step, "step=number task queue state started=began_ms ended_ms")
-    return {**row, "seconds": seconds, "message": step.message_id or None}
+    about = {"argument": step.argument or None, "why": reason.why if reason else None}
+    return {**row, "seconds": seconds, "message": step.message_id or None, **about}
 
 
 def _act(view: RunView, options: Options) -> VerbResult:

@@ -61,7 +61,7 @@ def cancel(run_id: str) -> bool:
     return bool(apply(run_id, Event("cancel")).changed)
 
 
-def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
+def retry(run_id: str, *, seconds: float = float("inf"), step: int | None = None) -> Retried:
     """Let a run continue that has failed, expired or was cancelled. Its failed steps run again.
 
     The dead letters of failed steps are redriven. A step whose dead letter is gone gets a new message. What a second
@@ -70,6 +70,7 @@ def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
     Args:
         run_id: the run.
         seconds: after this time no further batch of failed steps is started.
+        step: the number of the only one that runs again; the others stay failed. None: all.
 
     Raises:
         UnknownRun: see read_run().
@@ -79,22 +80,25 @@ def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
     deadline, home = time.monotonic() + seconds, open_home(run_id)
     marked: list[dict[StepState, str]] = []
     try:
-        retried = _retry_steps(home, run_id, marked, deadline)
+        retried = _retry_steps(home, run_id, marked, deadline, step)
     except MQError:
         # They have failed all the same. Of those that were redriven before the error, a later note says so.
         for queues in marked:
             apply(run_id, *[dead_letter_found(step.number, step.seq, step.round) for step in queues])
         raise
-    if fields["state"] != b"running":
+    if fields["state"] != b"running" and step is None:
         apply(run_id, Event("continue", round=whole(fields.get("round"), 10**9) or 1))
     return retried
 
 
-def _retry_steps(home: WorkflowHome, run_id: str, marked: list[dict[StepState, str]], deadline: float) -> Retried:
+def _retry_steps(
+    home: WorkflowHome, run_id: str, marked: list[dict[StepState, str]], deadline: float, only: int | None
+) -> Retried:
     """Start the failed steps of a run again; `marked` has those that count as started, and are not yet."""
     steps = refused = 0
     is_left = False
-    failed = [step for step in home.each_record(run_id) if step.state == "F"]
+    states = home.each_record(run_id) if only is None else [home.state_of(run_id, only)]
+    failed = [step for step in states if step is not None and step.state == "F"]
     for at in range(0, len(failed), BATCH):
         is_left = time.monotonic() > deadline
         if is_left:

@@ -204,7 +204,7 @@ def test_names_with_an_underscore_keep_their_links(operator, mq_settings):
         assert operator.get(link).status_code == 200, link
     chosen = {"action": "delete", "_selected_action": dead_entry("order_items"), "confirmed": "yes"}
     operator.post(f"{BASE}order_items/dead/chosen/", chosen)
-    assert "Deleted 1 dead letters" in operator.get(f"{BASE}order_5Fitems/history/").content.decode()
+    assert "Deleted 1 dead letter" in operator.get(f"{BASE}order_5Fitems/history/").content.decode()
 
 
 #: The beginnings of addresses of pages about all queues.

@@ -135,6 +135,8 @@ def test_a_muted_problem_is_left_out_and_counted():
     assert (muted["queue"], muted["kind"], muted["reason"]) == ("emails", "unconsumed", None)
     call_command("mq", "status", "--check", stdout=out, stderr=out)
     assert out.getvalue().splitlines()[-2:] == ["OK: no problems.", "Muted: 1."]
+    call_command("mq", "status", "emails", "--json", stdout=out)
+    assert json.loads(out.getvalue().splitlines()[-1])[0]["problems"] == []
 
 
 def test_times_are_in_utc_whatever_the_zone_of_the_project(settings):

@@ -9,7 +9,7 @@ from django.utils.formats import date_format, time_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import Page, waiting_url
@@ -84,7 +84,7 @@ def queue_cells(page: Page, view: QueueView, *, troubled: bool) -> dict[str, Any
 def _paused(view: QueueView) -> str:
     """Return that a queue, or some of its partitions, is paused; "" if none is."""
     if view.paused or not view.paused_parts:
-        return _("paused") if view.paused else ""
+        return pgettext("queue", "paused") if view.paused else ""
     return _("%(count)s of %(total)s paused") % {"count": number(view.paused_parts), "total": number(len(view.parts))}
 
 

@@ -15,6 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import CONFIRMED, SEE_DATA, Page
@@ -231,7 +232,8 @@ def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict
     onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": found.after, "seen": str(total)}
     return {
         "is_filtered": bool(criteria(page, message_id)),
-        "looked": _("Scanned %(count)s messages.") % {"count": text.number(total)},
+        "looked": ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)
+        % {"count": text.number(total)},
         "go_on": f"?{urlencode(onward)}" if found.after else "",
     }
 

@@ -20,7 +20,7 @@ from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, get_urlconf, reverse
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
-from django.utils.translation import get_language
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
@@ -424,8 +424,19 @@ def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, 
     if outcome.done:
         page.say(messages.SUCCESS, done)
     for count, sentence in (
-        (outcome.missing, _("%(count)s no longer existed.")),
-        (outcome.refused, refused or _("%(count)s are not valid messages and cannot be redriven.")),
+        (
+            outcome.missing,
+            ngettext("%(count)s no longer existed.", "%(count)s no longer existed.", outcome.missing),
+        ),
+        (
+            outcome.refused,
+            refused
+            or ngettext(
+                "%(count)s is not a valid message and cannot be redriven.",
+                "%(count)s are not valid messages and cannot be redriven.",
+                outcome.refused,
+            ),
+        ),
     ):
         if count:
             page.say(messages.WARNING, sentence % {"count": number(count)})

@@ -13,6 +13,7 @@ from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -80,7 +81,7 @@ def percent(share: float | None) -> str:
 def size(count: int) -> str:
     """Return a number of bytes."""
     if count < 1024:
-        return _("%(count)s bytes") % {"count": number(count)}
+        return ngettext("%(count)s byte", "%(count)s bytes", count) % {"count": number(count)}
     return _("%(count)s KiB") % {"count": number(count / 1024)}
 
 
@@ -253,4 +254,7 @@ def _retries(policy: RetryPolicy) -> str:
         "longest": _value(policy.max_delay),
     }
     most = policy.max_attempts
-    return words if most is None else _("%(retries)s; %(count)s attempts") % {"retries": words, "count": most}
+    if most is None:
+        return words
+    counted = ngettext("%(retries)s; %(count)s attempt", "%(retries)s; %(count)s attempts", most)
+    return counted % {"retries": words, "count": most}

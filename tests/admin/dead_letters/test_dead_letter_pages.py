@@ -53,7 +53,7 @@ def test_one_is_redriven_once_that_is_confirmed(operator):
     (entry,) = LogEntry.objects.all()
     assert entry.user_id == int(operator.session["_auth_user_id"])
     assert entry.object_id == "emails"
-    assert entry.change_message == f"Redrove 1 dead letters: {message_id}"
+    assert entry.change_message == f"Redrove 1 dead letter: {message_id}"
     assert message_id in operator.get(f"{BASE}emails/history/").content.decode()
 
 
@@ -93,7 +93,7 @@ def test_what_is_no_message_cannot_be_redriven_and_shows_its_bytes(operator, red
     assert 'value="redrive"' not in page
 
     done = operator.post(CHOSEN, {"action": "redrive", "_selected_action": entry, "confirmed": "yes"}, follow=True)
-    assert "1 are not valid messages and cannot be redriven." in done.content.decode()
+    assert "1 is not a valid message and cannot be redriven." in done.content.decode()
     assert numbers() == (0, 1)
     assert not LogEntry.objects.exists()
 

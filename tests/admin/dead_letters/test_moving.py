@@ -35,7 +35,7 @@ def test_one_is_moved_once_its_queue_was_selected_and_that_was_confirmed(operato
 
     assert "1 dead letter was moved to default." in done.content.decode()
     assert numbers() == (0, 1)
-    assert LogEntry.objects.get().change_message == f"Moved 1 dead letters to default: {message_id}"
+    assert LogEntry.objects.get().change_message == f"Moved 1 dead letter to default: {message_id}"
 
 
 def test_without_a_queue_that_can_have_them_nothing_is_moved(operator, mq_settings):
@@ -55,7 +55,7 @@ def test_what_cannot_be_moved_is_told(operator, redis_client):
     bury_garbage(redis_client, "emails", {"x": "y"})
     fields = {"action": "move", "_selected_action": dead_entry("emails"), "target": "default", "confirmed": "yes"}
     page = operator.post(CHOSEN, fields, follow=True).content.decode()
-    assert "1 stay here: they are not valid messages" in page
+    assert "1 stays here: it is not a valid message" in page
     assert numbers() == (1, 0)
 
 

@@ -86,7 +86,7 @@ def test_a_delayed_message_is_cancelled_once_that_is_confirmed(operator, unique)
 
     assert "1 message was cancelled." in done.content.decode()
     assert inspector.queue("emails").delayed == 0
-    assert LogEntry.objects.get().change_message.startswith("Cancelled 1 messages: ")
+    assert LogEntry.objects.get().change_message.startswith("Cancelled 1 message: ")
 
 
 def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator):

@@ -98,8 +98,8 @@ def test_a_filter_by_time_reads_only_what_ended_then(operator, keeping, redis_cl
 
     with timezone.override("UTC"):
         assert shown(**{"from": "2026-01-01T02:00", "to": "2026-01-01T04:00"}) == (["m3", "m2"], "Scanned 2 messages.")
-        assert shown(**{"from": "2026-01-01T11:00"}) == (["m11"], "Scanned 1 messages.")
-        assert shown(to="2026-01-01T01:00") == (["m0"], "Scanned 1 messages.")
+        assert shown(**{"from": "2026-01-01T11:00"}) == (["m11"], "Scanned 1 message.")
+        assert shown(to="2026-01-01T01:00") == (["m0"], "Scanned 1 message.")
         for nothing in ({"to": "1960-01-01T00:00"}, {"from": "9999-12-31T00:00"}):
             assert shown(**nothing) == ([], "Scanned 0 messages.")
     assert "Ended from" in operator.get(HANDLED).content.decode()

@@ -188,6 +188,15 @@ def test_the_dead_letter_that_holds_the_key_is_redriven_in_place(operator, store
     assert LogEntry.objects.get().change_message == f"Redrove 1 dead letter in place: {first}"
 
 
+def test_a_dead_letter_says_which_key_it_holds(operator, viewer, store):
+    first, *_ = fill()
+    settle(store, Bury("no", reason="attempts"))
+    letter = f"{BASE}emails/message/dead/{dead_letters.find('emails', first)}/"
+    shown = main_of(operator.get(letter))
+    assert f'<a href="{PAGE}">Holds the key <bdi>a</bdi>: 2 messages wait.</a>' in shown
+    assert "<bdi>a</bdi>" not in main_of(viewer.get(letter))
+
+
 @pytest.mark.parametrize("what", ["skip", "redrive"])
 def test_what_has_changed_meanwhile_is_said(operator, store, what):
     first, *_ = fill()

@@ -182,7 +182,7 @@ def test_selected_messages_are_published_after_confirmation(operator):
     page = act(operator, "retry", first, confirmed="yes").content.decode()
     assert "1 message will be published." in page
     assert batches() == {first.pk: None, second.pk: 0}
-    assert LogEntry.objects.get().change_message == "Retried 1 messages of the outbox of default: one"
+    assert LogEntry.objects.get().change_message == "Retried 1 message of the outbox of default: one"
 
 
 def test_all_of_a_queue_are_discarded_by_those_who_may_purge(operator, log_in):
@@ -201,7 +201,7 @@ def test_a_message_that_is_no_longer_set_aside_stays(operator):
     row = set_aside_row()
     OutboxMessage.objects.update(batch=4)
     page = act(operator, "discard", row, confirmed="yes").content.decode()
-    assert "1 were no longer set aside." in page
+    assert "1 was no longer set aside." in page
     assert batches() == {row.pk: 4}
 
 

@@ -8,15 +8,19 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import FlowGraph
-from mq_django.core.keys import WorkflowKeys
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import READY, WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
 from mq_django.core.running_handler import Progress, progress_text
 from mq_django.inspector import workflow_runs
 from mq_django.producers.workflow_steps import open_home
+from mq_django.stores import open_store
+from mq_django.stores.members import Members
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import dead_entry, end_steps, start_run, take
+from tests.seeding import CONSUMER, beat, dead_entry, end_steps, start_run, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -85,7 +89,7 @@ def test_the_steps_of_a_small_run_are_renewed(operator, size, is_live):
     assert shown.count("mq-step-started") == size
     assert ("as they were when this page was loaded" in shown) is not is_live
     response = operator.get(f"{BASE}workflows/run/{run_id}/stats.json")
-    parts = {"run_state", "run_graph", "run_steps"} if is_live else {"run_state"}
+    parts = {"run_state", "run_graph", "run_time_line", "run_steps"} if is_live else {"run_state"}
     assert response.json()["parts"].keys() == parts
     assert len(response.content) < 80 * 1024
 
@@ -113,7 +117,7 @@ def test_a_graph_leads_to_messages_and_dead_letters(operator):
     assert "<desc" in graph
     letter = f"{BASE}default/message/dead/{dead_entry('default')}/"
     assert f'<a class="mq-step mq-step-failed" href="{letter}" aria-label="Step 2, shop.tasks.load: failed.' in graph
-    assert f'<a class="mq-step mq-step-started" href="{BASE}find/?id=w%3A{run_id}.3.1"' in graph
+    assert f'<a class="mq-step mq-step-started" href="{BASE}default/message/pending/ready.' in graph
     assert '<g class="mq-step mq-step-waiting">' in graph
     # Everything is in the table as well.
     table = shown.partition("</svg>")[2]
@@ -169,7 +173,7 @@ def test_a_page_of_many_steps_is_bounded(operator, monkeypatch):
 def test_a_poll_has_what_has_changed(viewer):
     run_id = start_run(DIAMOND)
     first = viewer.get(f"{BASE}workflows/run/{run_id}/stats.json").json()
-    assert set(first["parts"]) == {"run_state", "run_graph", "run_steps"}
+    assert set(first["parts"]) == {"run_state", "run_graph", "run_time_line", "run_steps"}
     assert first["summary"] == "The run is running."
     assert set(viewer.get(f"{BASE}workflows.json").json()["parts"]) == {"runs"}
     assert viewer.get(f"{BASE}workflows/run/0gone0gone/stats.json").status_code == 404
@@ -233,8 +237,90 @@ def test_a_failed_step_is_skipped(operator):
     assert LogEntry.objects.count() == 1
 
 
+def test_one_failed_step_of_several_is_retried(operator):
+    run_id = start_run({1: [], 2: []}, policy="continue")
+    end_steps(run_id, NO, 1, 2)
+    url = f"{BASE}workflows/run/{run_id}/retry/2/"
+    assert f'href="{url}"' in page(operator, f"run/{run_id}/")
+    assert "Retry step 2?" in operator.get(url).content.decode()
+    assert "Step 2 runs again." in operator.post(url, YES, follow=True).content.decode()
+    states = [step.state for step in workflow_runs.graph_steps(workflow_runs.run(run_id))]
+    assert (states, state(run_id)) == (["failed", "started"], "running")
+    assert [each.message.id for each in take("default", 9)] == [f"w:{run_id}.2.1"]
+    assert LogEntry.objects.get().get_change_message() == "Retried step 2"
+    assert "This step has not failed: it cannot be retried." in operator.post(url, YES, follow=True).content.decode()
+
+
+def test_the_message_of_a_started_step_is_cancelled(operator):
+    run_id = start_run({1: [], 2: [1]})
+    url = f"{BASE}workflows/run/{run_id}/cancel/1/"
+    assert f'href="{url}"' in page(operator, f"run/{run_id}/")
+    assert "Cancel step 1?" in operator.get(url).content.decode()
+    assert "Its consumer was asked to cancel the message." in operator.post(url, YES, follow=True).content.decode()
+    assert open_store(get_config().queue("default"), open_transport("produce")).is_cancelled(f"w:{run_id}.1.1")
+    assert LogEntry.objects.get().get_change_message() == "Cancelled step 1"
+    waits = operator.post(f"{BASE}workflows/run/{run_id}/cancel/2/", YES, follow=True)
+    assert "This step has no message that could be cancelled." in waits.content.decode()
+
+
+def test_open_steps_say_what_they_wait_for(operator):
+    run_id = start_run(DIAMOND)
+    assert "No consumer of this queue is running." in page(operator, f"run/{run_id}/")
+    beat("default")
+    assert "Ready: the next free thread will take it." in page(operator, f"run/{run_id}/")
+    end_steps(run_id, StepEnd(), 1)
+    shown = page(operator, f"run/{run_id}/")
+    assert "Waits for step 2, load, and 1 more step." in shown
+    assert f"{BASE}default/message/pending/" in shown or f"{BASE}default/message/ready/" in shown
+    end_steps(run_id, NO, 2)
+    failed = page(operator, f"run/{run_id}/")
+    assert "Failed: see its dead letter." in failed
+    assert "Does not start, because the run has ended." in failed
+
+
+def test_the_first_argument_of_a_step_needs_the_permission(operator, viewer, redis_client, keys):
+    run_id = start_run({1: []})
+    data = {"args": [None, "a<b>.csv"], "kwargs": {}, "references": {"0": 7}}
+    body = {"queue": "default", "name": "step:shop.tasks.load", "data": data}
+    redis_client.hset(keys.bodies(run_id), 1, dumps(body))
+    assert '<code class="mq-argument"><bdi>a&lt;b&gt;.csv</bdi></code>' in page(operator, f"run/{run_id}/")
+    assert "b&gt;.csv" not in page(viewer, f"run/{run_id}/")
+
+
+def test_a_running_step_leads_to_its_stack(operator):
+    run_id = start_run({1: []})
+    (delivery,) = take("default", 1)
+    running = [[READY, delivery.entry.decode(), 125_000]]
+    described = {CONSUMER: {"host": "host-1", "pid": 7, "threads": 8, "running": running}}
+    Members(get_config().queue("default"), open_transport("produce")).beat("s1", {"host": "host-1"}, described)
+    shown = page(operator, f"run/{run_id}/")
+    assert "Has run for 2 min on host-1." in shown
+    assert f'href="{BASE}consumers/{CONSUMER}/stacks/#handler-w_3A{run_id}.1.1"' in shown
+
+
+def test_a_time_line_and_the_table_have_the_same_times(operator, redis_client):
+    run_id = start_run({1: [], 2: [1]})
+    began_ms = workflow_runs.step(run_id, 1).began_ms
+    task = {"name": "shop.tasks.load", "queue": "default", "data": None}
+    attempt = {"status": "SUCCESSFUL", "attempt": 1, "entry": "1-1", "started": began_ms + 90_000}
+    lines = [task, attempt | {"consumer": "c", "finished": began_ms + 95_000}]
+    end_steps(run_id, StepEnd(), 1)
+    redis_client.set(get_config().queue("default").keys.result(f"w:{run_id}.1.1"), b"\n".join(map(dumps, lines)))
+    redis_client.hset(
+        WorkflowKeys(get_config().namespace, "0").steps(run_id), 1, f"D 0 0 {began_ms + 95_000}000 1 t {began_ms}"
+    )
+    shown = page(operator, f"run/{run_id}/")
+    (drawn,) = re.findall(r"<svg class=\"mq-time-line\".*?</svg>", shown, re.DOTALL)
+    assert drawn.count("<g>") == 2
+    assert "<title>1 shop.tasks.load: waited 90 s, ran 5.0 s, took 95 s</title>" in drawn
+    assert re.search(r">90 s</td>\s*<td[^>]*>5.0 s</td>\s*<td[^>]*>95 s</td>", shown)
+    assert " style=" not in drawn
+
+
 def test_a_run_that_is_gone_is_told(operator):
-    for run_id, what in product(("0gone0gone", "<b>"), ("", "steps/", "cancel/", "retry/", "skip/1/")):
+    for run_id, what in product(
+        ("0gone0gone", "<b>"), ("", "steps/", "cancel/", "retry/", "skip/1/", "retry/1/", "cancel/1/")
+    ):
         answer = operator.get(f"{BASE}workflows/run/{run_id}/{what}", follow=True)
         assert "There is no run" in answer.content.decode()
         assert "<b>”" not in answer.content.decode()
