@@ -39,7 +39,7 @@ from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import InvalidArguments
 from mq_django.inspector import (
-    actions,
+    action_log,
     dead_letters,
     explain,
     message_lists,
@@ -47,6 +47,7 @@ from mq_django.inspector import (
     processes,
     workflow_runs,
 )
+from mq_django.inspector import actions as queue_actions
 from mq_django.inspector import jobs as background_jobs
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
@@ -54,6 +55,7 @@ from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.problem_list import QueueProblem
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.stream_reader import Scanned
+from mq_django.stores.activity import Action
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -113,12 +115,13 @@ queues = _checked(all_queues.overview)
 queue = _checked(all_queues.queue)
 activity = _checked(all_queues.activity)
 totals = _checked(all_queues.totals)
-pause = _checked(actions.pause)
-resume = _checked(actions.resume)
+pause = _checked(queue_actions.pause)
+resume = _checked(queue_actions.resume)
 problems = problem_list.problems
 mute = _checked(problem_list.mute)
 unmute = _checked(problem_list.unmute)
 mutes = _checked(problem_list.get_mutes)
+actions = _checked(action_log.actions)
 
 # Messages.
 messages = _checked(message_lists.messages)
@@ -130,7 +133,7 @@ why = _checked(explain.why_not_running)
 dead_groups = _checked(dead_letters.groups)
 
 # Actions.
-cancel = _checked(actions.cancel, names="surrogateescape")
+cancel = _checked(queue_actions.cancel, names="surrogateescape")
 redrive = _checked(dead_letters.redrive_messages)
 delete = _checked(dead_letters.delete_messages)
 resubmit = _checked(dead_letters.resubmit_message)
@@ -148,6 +151,7 @@ run = _checked(workflow_runs.run)
 steps = _checked(workflow_runs.list_steps)
 
 __all__ = [
+    "Action",
     "FailureGroup",
     "Filter",
     "MessageView",
@@ -156,6 +160,7 @@ __all__ = [
     "QueueView",
     "Scanned",
     "Thresholds",
+    "actions",
     "activity",
     "ask",
     "cancel",

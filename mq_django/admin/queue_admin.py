@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from mq_django.admin import (
+    activity_pages,
     bulk_pages,
     consumer_pages,
     job_pages,
@@ -65,6 +66,8 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("metrics/export/all.json", metrics_pages.as_json, require_GET, "metrics_json"),
     ("metrics/export/steps.csv", metrics_pages.as_csv, require_GET, "metrics_csv"),
     ("metrics/export/rows.csv", metrics_pages.rows_as_csv, require_GET, "metrics_rows"),
+    ("activity/", activity_pages.show, require_GET, "activity"),
+    ("activity/export/", activity_pages.export, require_GET, "activity_export"),
     ("find/", message_pages.find, require_GET, "find"),
     ("star/", overview.set_star, require_POST, "star"),
     ("pause/", overview.pause_all, _get_or_post, "pause_all"),

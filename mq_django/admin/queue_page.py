@@ -14,12 +14,13 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import limit_pages, outbox_page, schedule_pages, topic_pages
 from mq_django.admin.job_pages import running_jobs
-from mq_django.admin.ui import charts, problems, text
+from mq_django.admin.ui import charts, filter_form, problems, text
 from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import actions
+from mq_django.inspector.action_log import can_undo
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.problem_list import problems_among
 from mq_django.inspector.problem_sentences import pause_details
@@ -175,6 +176,9 @@ def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
 
 # Pause and resume a queue, after confirmation.
 
+#: The field with the entry of the activity that is undone.
+ENTRY = "entry"
+
 
 @needs(VIEW, OPERATE)
 def pause(page: Page, name: str) -> HttpResponse:
@@ -190,7 +194,10 @@ def pause(page: Page, name: str) -> HttpResponse:
 
 @needs(VIEW, OPERATE)
 def resume(page: Page, name: str) -> HttpResponse:
-    """Resume a queue."""
+    """Resume a queue; if an entry of the activity is named, only from the pause that it tells of."""
+    entry = filter_form.given(page, ENTRY) or ""
+    if entry and not can_undo(entry):
+        return page.leave(page.queue_url(name), _("This pause is over, or the queue was paused anew since."))
     if not page.is_confirmed:
         view = quick_stats(name)
         # A colleague may have paused it, or one of its partitions, for a reason that holds.
@@ -201,6 +208,7 @@ def resume(page: Page, name: str) -> HttpResponse:
             _("Resume the queue?"),
             goes_on(view.ready),
             _("Yes, resume it"),
+            fields=[(ENTRY, entry)] if entry else [],
             listed=[text.visible(each, limit=1000) for each in paused[:MAX_LISTED]],
             unlisted=max(0, len(paused) - MAX_LISTED),
         )

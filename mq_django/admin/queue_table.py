@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from django.core.paginator import Paginator
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from mq_django import inspector
 from mq_django.admin.topic_pages import is_group

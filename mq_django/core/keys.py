@@ -206,6 +206,11 @@ class HostKeys:
         return f"{self.namespace}:{{hosts.}}:sampled"
 
 
+def activity_key(namespace: str) -> str:
+    """Return the STREAM with the latest of what people and code have done to queues."""
+    return f"{namespace}:activity"
+
+
 def outbox_channel(namespace: str) -> str:
     """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
     return f"{namespace}:outbox"

@@ -8,6 +8,7 @@ Readers return views: frozen values with the secrets in data, headers and errors
     queues, topics, consumers, dead_letters, message_lists, outbox_views, workflow_runs: what their names say
     explain        why a message is not running: the most immediate cause
     problem_list   what is wrong with queues: the one list of all pages, commands and signals
+    action_log     who did what to queues, and what can be undone
     doctor/        what is wrong with a project
 
 Everything that is read is bounded: lists are pages, scans look at a limited number of messages and go on from a

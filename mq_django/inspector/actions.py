@@ -8,13 +8,14 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult
-from mq_django.core.texts import escape, truncate
-from mq_django.errors import InvalidFilter, QueueFull, StoreError
+from mq_django.core.texts import class_name, escape, truncate
+from mq_django.errors import ConnectionLost, InvalidFilter, QueueFull, StoreError
 from mq_django.inspector.message_views import name_of
 from mq_django.inspector.problem_sentences import local
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.stores import open_access
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.control import changed, pause_command, resume_command
 from mq_django.stores.partition_transport import prepared
 from mq_django.transport.connections import open_transport
@@ -42,6 +43,17 @@ class Outcome:
     examples: list[str] = field(default_factory=list)
 
 
+def effect_of(_: Given, found: Outcome) -> Effect:
+    """Tell the result of an action on messages for its entry in the activity."""
+    counts = {"asked to stop": found.asked, "missing": found.missing, "refused": found.refused}
+    words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    done = found.done + found.asked
+    # After a lost connection, one more batch may have been processed.
+    failed = found.error is not None and (done > 0 or isinstance(found.error, ConnectionLost))
+    return Effect(done, words, error=class_name(type(found.error)) if failed else "")
+
+
+@recorded("cancel", about="message_ids", effect=effect_of)
 def cancel(name: str, message_ids: Sequence[str], *, running: bool = False, force: bool = False) -> Outcome:
     """Cancel messages that wait, by their ids, by `u:` and their unique keys, or by their references.
 
@@ -89,6 +101,18 @@ class Switched:
     errors: Mapping[str, StoreError]
 
 
+def _switched(given: Given, found: Switched) -> Effect:
+    failed = f"{len(found.errors)} failed" if found.errors else ""
+    error = next((class_name(type(error)) for error in found.errors.values()), "")
+    return Effect(len(found.changed), failed, queues=found.changed, undo=_undo(given), error=error)
+
+
+def _undo(given: Given) -> Mapping[str, str]:
+    """Return what a pause is found by."""
+    return {"who": _who(given["who"]), "name": _name(given.get("name", ""))} if "who" in given else {}
+
+
+@recorded("pause", effect=lambda given, found: Effect(found, undo={"who": _who(given["who"])}))
 def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     """Pause a queue, and return whether it was running before.
 
@@ -108,6 +132,7 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     return _switch(name, _pause(who, reason))
 
 
+@recorded("resume")
 def resume(name: str) -> bool:
     """Resume a queue, and return whether it was paused before.
 
@@ -130,6 +155,7 @@ def _switch(name: str, command: Callable[[QueueKeys], Command]) -> bool:
     return bool(found.changed)
 
 
+@recorded("pause", queue="", about="name", effect=_switched)
 def pause_all(*, who: str = "", reason: str = "", name: str = "") -> Switched:
     """Pause all queues and groups of topics; see pause().
 
@@ -149,6 +175,7 @@ def pause_all(*, who: str = "", reason: str = "", name: str = "") -> Switched:
     return _switch_each(whole_configs(), _pause(who, reason, shown))
 
 
+@recorded("resume", queue="", about="name", effect=_switched)
 def resume_all(*, name: str | None = None) -> Switched:
     """Resume all queues and groups of topics, or with `name` only what the action of this name has paused.
 
@@ -161,6 +188,7 @@ def resume_all(*, name: str | None = None) -> Switched:
     return _switch_each(whole_configs(), partial(resume_command, name=_name(name or "")))
 
 
+@recorded("resume", queue="", effect=_switched)
 def resume_these(names: Sequence[str]) -> Switched:
     """Resume some queues or partitions.
 

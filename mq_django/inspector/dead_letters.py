@@ -18,10 +18,11 @@ from mq_django.core.publication import resubmission
 from mq_django.core.redaction import redact_bytes, redact_text, restored
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidFilter, NotSupported, QueueFull, StoreError
-from mq_django.inspector.actions import Outcome
+from mq_django.inspector.actions import Outcome, effect_of
 from mq_django.inspector.message_views import MessageView, view_of
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.stream_reader import Scanned, one_queue, scan
+from mq_django.stores.activity import MAX_NAMED, Effect, Given, recorded
 from mq_django.stores.dead_letters import (
     BATCH,
     DeadLetters,
@@ -216,6 +217,17 @@ def _entry_number(entry: str) -> tuple[int, ...]:
     return tuple(map(int, entry.split("-"))) if entry else ()
 
 
+def _ids(given: Given) -> list[str]:
+    """Return the ids of the first dead letters that an action is about."""
+    entries = [given["entry"]] if "entry" in given else [*given["entries"]]
+    return [*labels(given["name"], entries[:MAX_NAMED]), *entries[MAX_NAMED:]]
+
+
+def _resubmitted(_: Given, message_id: str | None) -> Effect:
+    return Effect(message_id is not None, f"as message {message_id}")
+
+
+@recorded("redrive", about=_ids, effect=effect_of)
 def redrive(name: str, entries: Sequence[str]) -> Outcome:
     """Put dead letters back into their queue, each at its first attempt.
 
@@ -225,6 +237,7 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
     return _each(_dead(name).redrive, entries)
 
 
+@recorded("redrive", about="message_ids", effect=effect_of)
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     """Put dead letters back into their queue, each at its first attempt.
 
@@ -240,11 +253,13 @@ def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     return _each_message(name, redrive, message_ids)
 
 
+@recorded("delete", about=_ids, effect=effect_of)
 def delete(name: str, entries: Sequence[str]) -> Outcome:
     """Delete dead letters."""
     return _each(_dead(name).delete, entries)
 
 
+@recorded("delete", about="message_ids", effect=effect_of)
 def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     """Delete dead letters by their message ids.
 
@@ -331,6 +346,7 @@ def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> M
     )
 
 
+@recorded("resubmit", about="message_id", effect=_resubmitted)
 def resubmit_message(name: str, message_id: str, written: str) -> str | None:
     """Put a dead letter back into its queue with changed data, as a new message.
 
@@ -356,6 +372,7 @@ def resubmit_message(name: str, message_id: str, written: str) -> str | None:
     return None
 
 
+@recorded("resubmit", about=_ids, effect=_resubmitted)
 def resubmit(name: str, entry: str, written: str) -> str | None:
     """Put a dead letter back into its queue with changed data, as a new message. Returns its id; None if it is gone.
 
@@ -411,6 +428,7 @@ def check_target(name: str, target: str) -> QueueConfig:
     return found
 
 
+@recorded("move", about=_ids, effect=effect_of)
 def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     """Move dead letters to another queue, each at its first attempt.
 
@@ -438,6 +456,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     return outcome
 
 
+@recorded("move", about="message_ids", effect=effect_of)
 def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome:
     """Move dead letters to another queue, each at its first attempt; a message keeps all that the other can hold.
 

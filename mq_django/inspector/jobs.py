@@ -17,6 +17,7 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import check_target
 from mq_django.inspector.queues import quick_stats
+from mq_django.stores.activity import Effect, Given, Verb, recorded
 from mq_django.stores.background_jobs import ACTIONS, ActionableState, BackgroundJob, BackgroundJobs, JobOrder, What
 from mq_django.stores.dead_letters import is_entry
 from mq_django.transport.connections import open_transport
@@ -34,6 +35,7 @@ __all__ = [
     "get_job",
     "get_jobs",
     "pace_of",
+    "together",
 ]
 
 
@@ -48,6 +50,12 @@ class Begun:
     token: str = field(default="", compare=False)
 
 
+def _verb(given: Given) -> Verb:
+    what: What = given["what"]
+    return what if given["state"] == "dead" else "purge" if given["state"] == "ready" else "cancel"
+
+
+@recorded(_verb, effect=lambda _, found: Effect(found.total if found.word == "begun" else 0, job=found.token))
 def begin(
     name: str,
     what: What,
@@ -176,7 +184,7 @@ def get_jobs(name: str, *, token: str = "") -> dict[ActionableState, BackgroundJ
         state: [part[state] for part in parts if state in part and (not token or part[state].order.token == token)]
         for state in get_args(ActionableState)
     }
-    return {state: _together(jobs) for state, jobs in found.items() if jobs}
+    return {state: together(jobs) for state, jobs in found.items() if jobs}
 
 
 def get_job(name: str, state: ActionableState = "dead", *, token: str = "") -> BackgroundJob | None:
@@ -184,7 +192,7 @@ def get_job(name: str, state: ActionableState = "dead", *, token: str = "") -> B
     return get_jobs(name, token=token).get(state)
 
 
-def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
+def together(found: Sequence[BackgroundJob]) -> BackgroundJob:
     """Return the latest job of some partitions, with the sums over those that were started with it."""
     latest = max(found, key=lambda job: (job.state == "running", job.since_ms))
     found = [job for job in found if job.order == latest.order]
@@ -200,6 +208,14 @@ def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
     )
 
 
+def _cancelled(given: Given, is_cancelled: bool) -> Effect:
+    found = get_job(given["name"], given["state"]) if is_cancelled else None
+    if found is None:
+        return Effect(is_cancelled)
+    return Effect(1, f"after {found.done} done", job=found.order.token)
+
+
+@recorded("cancel job", about="state", effect=_cancelled)
 def cancel(name: str, state: ActionableState = "dead") -> bool:
     """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running.
 

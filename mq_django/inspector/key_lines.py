@@ -15,12 +15,13 @@ from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector import dead_letters
-from mq_django.inspector.actions import Outcome
+from mq_django.inspector.actions import Outcome, effect_of
 from mq_django.inspector.message_views import MessageView, ref_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import one_queue
+from mq_django.stores.activity import Effect, recorded
 from mq_django.stores.dead_letters import fields_of, is_entry, text_of
 from mq_django.stores.line_store import NO_KEY, Skip, read_command, skip_head
 from mq_django.transport.connections import open_transport
@@ -197,6 +198,12 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
     )
 
 
+@recorded(
+    "skip message",
+    queue="queue",
+    about=lambda given: [given["token"][2:]],
+    effect=lambda _, word: Effect(word == "SKIPPED"),
+)
 def skip(queue: str, line: int, token: str) -> Skip:
     """Let a key go on without its head, which waits: it stays where it is, and is out of order from now on.
 
@@ -207,6 +214,7 @@ def skip(queue: str, line: int, token: str) -> Skip:
     return skip_head(config, open_transport("inspect", config.connection), line, token)
 
 
+@recorded("redrive", queue="queue", about=lambda given: [given["head"].id], effect=effect_of)
 def redrive_head(queue: str, head: LineHead) -> Outcome:
     """Redrive the dead letter that its key waits for, before the other messages of the key."""
     return dead_letters.redrive(queue, [head.entry])

@@ -22,6 +22,7 @@ from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import MessageView
 from mq_django.outbox.row_body import contents_of
+from mq_django.stores.activity import Effect, Given, recorded
 
 #: Rows that are counted of one database. A page stays fast however many there are.
 MAX_ROWS = 100_000
@@ -324,6 +325,11 @@ def _attributes(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _rows_of(given: Given) -> list[str]:
+    return [given["database"], *map(str, given["rows"])]
+
+
+@recorded("retry outbox", queue="destination", about=_rows_of)
 def retry(database: str, rows: Collection[int] = (), *, destination: str = "") -> int:
     """Let messages that were set aside be published again; return how many there were.
 
@@ -335,11 +341,13 @@ def retry(database: str, rows: Collection[int] = (), *, destination: str = "") -
     return _each(database, rows, destination, lambda chosen: chosen.update(batch=None, error="", failed_ms=None))
 
 
+@recorded("discard outbox", queue="destination", about=_rows_of)
 def discard(database: str, rows: Collection[int] = (), *, destination: str = "") -> int:
     """Delete messages that were set aside, and return how many there were. See retry() for the arguments."""
     return _each(database, rows, destination, lambda chosen: chosen.delete()[0])
 
 
+@recorded("renew outbox", queue="", about="database", effect=lambda _, count: Effect(1, f"{count} continued"))
 def renew(database: str) -> int:
     """Give the outbox of a copied database an identity of its own; return how many queues and topics were stopped."""
     with transaction.atomic(using=database):

@@ -8,6 +8,7 @@ from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.numbers import whole
 from mq_django.core.schedules import NEVER
 from mq_django.inspector.key_lines import KeyShare, noisy_keys
+from mq_django.stores.activity import recorded
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.schedules import TAKEN, Origin, PlannedSchedule, Schedules, SkippedTick, Statuses, statuses
 from mq_django.transport.connections import open_transport, open_transports
@@ -125,6 +126,11 @@ def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
     return ticks
 
 
+@recorded(
+    "forget schedule",
+    queue=lambda given: given["plan"].queue,
+    about=lambda given: [given["plan"].name],
+)
 def forget(plan: PlannedSchedule) -> None:
     """Delete the state of a schedule of code or settings. One that is still there starts anew."""
     config = get_config().queue(plan.home)

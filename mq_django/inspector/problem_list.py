@@ -25,6 +25,7 @@ from mq_django.inspector.queue_view import Problem, QueueView, Severity, severit
 from mq_django.inspector.queues import overview, require_queue, transports_of
 from mq_django.inspector.workflow_runs import StuckRuns, open_run_readers, stuck_in
 from mq_django.stores import mutes
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.mutes import Mute, Mutes
 from mq_django.stores.schedules import scheduled, statuses_of
 from mq_django.transport.connections import open_transport
@@ -197,6 +198,11 @@ def _stuck(stuck: StuckRuns) -> QueueProblem:
 # Mute problems.
 
 
+def _muted(given: Given, _: None) -> Effect:
+    return Effect(1, undo={"who": escape(given["who"])[:MAX_WHO], "seconds": given["seconds"]})
+
+
+@recorded("mute", queue="queue", about="kind", effect=_muted)
 def mute(queue: str, kind: Problem, *, seconds: float, who: str = "", reason: str = "") -> None:
     """Mute a kind of problem of a queue for a time: pages, `mq status --check` and signals leave it out.
 
@@ -237,6 +243,7 @@ def get_mutes() -> Mutes:
     return mutes.mutes_in(reply, clock.now_ms())
 
 
+@recorded("unmute", queue="queue", about="kind")
 def unmute(queue: str, kind: str) -> bool:
     """Unmute a kind of problem of a queue, and return whether it was muted.
 

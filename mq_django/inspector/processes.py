@@ -18,6 +18,7 @@ from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import held
 from mq_django.inspector.stream_reader import Receipt
 from mq_django.stores import open_members
+from mq_django.stores.activity import Effect, recorded
 from mq_django.stores.control import StackRequests
 from mq_django.stores.members import Members
 from mq_django.transport.connections import open_transport
@@ -170,6 +171,13 @@ def ping(*queues: str) -> dict[str, list[str]]:
     return found
 
 
+@recorded(
+    lambda given: given["what"],
+    queue="",
+    about="who",
+    by="",
+    effect=lambda _, queues: Effect(len(queues), queues=queues),
+)
 def ask(who: str, what: Ask) -> list[str]:
     """Ask a consumer, or a supervisor with all its consumers, to stop fetching, or to stop gracefully.
 

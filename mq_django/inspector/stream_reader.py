@@ -413,7 +413,7 @@ class Scanned(Generic[T]):
 
 
 def scan(
-    read: Callable[[str, int], Iterator[tuple[str, T | None]]], where: Filter, *, after: str, limit: int
+    read: Callable[[str, int], Iterator[tuple[str, T | None]]], where: object, *, after: str, limit: int
 ) -> Scanned[T]:
     """Return up to `limit` of the rows of `read` that match, and the cursor to continue from.
 

@@ -15,6 +15,7 @@ from mq_django.inspector.queue_view import NONE, RECENT, WINDOW, Activity, activ
 from mq_django.inspector.statistics import MAX_COUNTED
 from mq_django.registry import groups
 from mq_django.stores import open_log
+from mq_django.stores.activity import Given, recorded
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.topic_stats import MAX_NAMES, GroupStats, TopicStats, count_between, topic_stats
 from mq_django.transport.connections import open_transport, open_transports
@@ -187,6 +188,11 @@ def preview(name: str, group: str, position: Offset) -> SeekPreview:
     return seek_preview(config, group, before(position), open_transport("inspect", config.connection))
 
 
+def _group(given: Given) -> str:
+    return f"{given['name']}{GROUP_SEPARATOR}{given['group']}"
+
+
+@recorded("seek", queue=_group, about="position")
 def seek(name: str, group: str, position: Offset, *, repeat: bool = False) -> None:
     """Move a group; consumers may be running. Raises the same errors as preview().
 
@@ -196,6 +202,7 @@ def seek(name: str, group: str, position: Offset, *, repeat: bool = False) -> No
     move_group(_log(name), get_config().topic(name).group(group), position, repeat=repeat)
 
 
+@recorded("unsubscribe", queue=_group)
 def unsubscribe(name: str, group: str) -> bool:
     """Remove a group with its retries, dead letters, counters and alarm; return whether it existed."""
     return _log(name).unsubscribe(group, now=clock.now())

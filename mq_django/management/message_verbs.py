@@ -32,6 +32,7 @@ from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, columns, table
 from mq_django.producers import queues
+from mq_django.stores.activity import Effect, recorded
 
 T = TypeVar("T")
 
@@ -316,10 +317,15 @@ def publish(options: Options, _: Terminal) -> VerbResult:
         data = loads(options["data"].encode())
     except DecodeError as error:
         raise CommandError(f"The data is {error}", returncode=2) from error
-    message_id = queues[options["queue"]].publish(
-        options["name"], data, delay=options["delay"], key=options["key"], unique=options["unique"]
-    )
+    more = {name: options[name] for name in ("delay", "key", "unique")}
+    message_id = _publish(options["queue"], options["name"], data, more)
     return VerbResult({"id": message_id}, [message_id])
+
+
+@recorded("publish", queue="queue", effect=lambda given, made: Effect(1, given["name"], about=[made]))
+def _publish(queue: str, name: str, data: Any, more: Mapping[str, Any]) -> str:
+    message_id: str = queues[queue].publish(name, data, **more)
+    return message_id
 
 
 def export(options: Options, terminal: Terminal) -> None:

@@ -10,6 +10,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.texts import escape
 from mq_django.management.terminal import Options, Terminal, VerbResult, confirm, user_name
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.transport.connections import open_transport
 
@@ -98,6 +99,11 @@ def _abort_hint(found: Repartitioning) -> str:
     return ", or end that with --abort" if found.state.phase == "pausing" else ""
 
 
+def _moved(given: Given, _: Repartitioned) -> Effect:
+    return Effect(1, f"to {given['found'].state.new} partitions")
+
+
+@recorded("repartition", queue=lambda given: given["found"].old.name, effect=_moved)
 def _run(found: Repartitioning, terminal: Terminal, timeout: float) -> Repartitioned:
     """Go on from the state that the change is in, to the end."""
     done, who = Repartitioned(), user_name()

@@ -13,6 +13,7 @@ from mq_django.inspector.doctor.findings import LEVELS
 from mq_django.inspector.jobs import ActionableState
 from mq_django.inspector.problem_list import KINDS
 from mq_django.management import (
+    activity_verb,
     help_verb,
     job_verbs,
     message_verbs,
@@ -26,6 +27,8 @@ from mq_django.management import (
 )
 from mq_django.management.argument_types import address, count, cursor, duration, page_size, period, time_ms, whole
 from mq_django.management.terminal import Options, Terminal, VerbResult
+from mq_django.stores.activity import VERBS as RECORDED
+from mq_django.stores.activity import Source
 
 Run = Callable[[Options, Terminal], VerbResult | None]
 
@@ -487,6 +490,17 @@ VERBS: dict[str, Verb | Actions] = {
         flag("--yes", "Confirm what deletes or publishes, without prompting."),
         arg("--after", "List rows after this one.", type=whole, default=0, metavar="NUMBER"),
         arg("--limit", "Default: 20 messages. At most 500.", type=page_size, default=20),
+    ),
+    "activity": verb(
+        activity_verb.activity,
+        arg("--queue", "Only what was done to this queue, or topic:group."),
+        arg("--who", "Only by people whose name contains this.", default=""),
+        arg("--source", "Only from there; consumer: only ends of jobs.", choices=get_args(Source)),
+        arg("--what", "Only this, such as 'pause schedule'.", choices=RECORDED, metavar="VERB"),
+        arg("--since", f"Only since {TIME}.", type=time_ms, metavar="TIME"),
+        arg("--until", "Only before a time.", type=time_ms, metavar="TIME"),
+        arg("--after", "Continue after the last entry of a list.", type=cursor),
+        arg("--limit", "Default: 20. At most 500.", type=page_size, default=20),
     ),
     "doctor": verb(
         process_verbs.doctor,

@@ -17,6 +17,7 @@ from mq_django.management.message_verbs import first
 from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.producers import workflow_run
 from mq_django.producers.workflow_run import REPAIRS, repair
+from mq_django.stores.activity import recorded
 
 #: Runs, and steps of one run, that are shown without --limit.
 RUNS, STEPS = 20, 100
@@ -37,6 +38,10 @@ PROBLEMS: dict[RunProblemKind, str] = {
     "queue": "The queue of a started step is not in the settings.",
     "stopped": "The run has nothing left to do, and has not ended.",
 }
+
+
+#: Consumers repair by themselves, too.
+_repair = recorded("repair run", queue="", about=lambda given: [given["problem"].run])(repair)
 
 
 def workflows(options: Options, _: Terminal) -> VerbResult:
@@ -128,7 +133,7 @@ def _check(run_id: str, *, repairs: bool) -> VerbResult:
     if run_id:
         _view(run_id)
     check = check_runs(run_id, seconds=SECONDS)
-    rows = [_problem(problem, is_repaired=repairs and repair(problem)) for problem in check.problems]
+    rows = [_problem(problem, is_repaired=repairs and _repair(problem)) for problem in check.problems]
     left = [row for row in rows if not row["repaired"]]
     shown = [{**row, "repaired": "yes" if row["repaired"] else "no"} for row in rows]
     lines = table(shown) or ["No problems found."]

@@ -22,6 +22,7 @@ from mq_django.outbox.databases import aliases_with_rows
 from mq_django.outbox.insertion import database_of, table_needed
 from mq_django.outbox.publishing import Announce, PartitionRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
+from mq_django.stores.activity import recorded
 from mq_django.stores.outbox_marks import EndedMessages
 from mq_django.transport.connections import open_transport
 
@@ -113,6 +114,7 @@ def retained_count(alias: str, destination: str) -> int:
     return _retained(alias, destination).count()
 
 
+@recorded("republish outbox", queue=lambda given: given["queue"].name, about="alias")
 def republish(alias: str, queue: QueueConfig) -> int:
     """Let the rows that are kept be published again, because Redis has lost their messages; return their number.
 
@@ -130,6 +132,7 @@ def republish(alias: str, queue: QueueConfig) -> int:
     return _each(alias, queue.name, lambda rows: rows.update(batch=None))
 
 
+@recorded("forget outbox", queue="destination", about="alias")
 def forget(alias: str, destination: str) -> int:
     """Delete the rows that are kept, so that Redis alone has their messages; return their number."""
     return _each(alias, destination, lambda rows: rows.delete()[0])

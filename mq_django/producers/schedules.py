@@ -36,6 +36,7 @@ from mq_django.errors import (
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import Queue, check_partitions
 from mq_django.producers.sinks import announce
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.schedules import (
     MAX_SCHEDULES,
     MAX_SKIPS,
@@ -238,6 +239,11 @@ def _datetime(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
+def _tick_effect(given: Given, tick: datetime | None) -> Effect:
+    ms = None if tick is None else round(tick.timestamp() * 1000)
+    return Effect(0) if ms is None else Effect(1, about=[given["name"], moment(ms)], undo={"tick": ms})
+
+
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
 
@@ -259,6 +265,7 @@ class ScheduleCollection(ScheduleLookup):
         StoreError: Redis cannot be reached or refused.
     """
 
+    @recorded("create schedule", queue="queue", about="name", by="by")
     def create(
         self,
         name: str,
@@ -304,6 +311,7 @@ class ScheduleCollection(ScheduleLookup):
             raise InvalidSchedule(f"Queue {repr_of(queue)} has {MAX_SCHEDULES} schedules, the most that it may have")
         return self.get(name, queue=queue)
 
+    @recorded("change schedule", queue="queue", about="name", by="by")
     def update(
         self,
         name: str,
@@ -375,6 +383,7 @@ class ScheduleCollection(ScheduleLookup):
             for found in statuses(config, open_transport(self._role, config.connection)).found
         ]
 
+    @recorded("pause schedule", queue="queue", about="name", by="by")
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:
         """Pause a schedule, also one of code or settings. The ticks of the pause never fire.
 
@@ -392,6 +401,7 @@ class ScheduleCollection(ScheduleLookup):
         """
         return self._store(self._existing(config_of(queue), name)).pause(name, who=checked_text(by))
 
+    @recorded("resume schedule", queue="queue", about="name")
     def resume(self, name: str, *, queue: str = "default") -> bool:
         """Resume a paused schedule from its next tick on.
 
@@ -407,6 +417,7 @@ class ScheduleCollection(ScheduleLookup):
         """
         return self._store(self._existing(config_of(queue), name)).resume(name)
 
+    @recorded("skip tick", queue="queue", about="name", by="by", effect=_tick_effect)
     def skip(self, name: str, *, queue: str = "default", tick: datetime | str | None = None, by: str = "") -> datetime:
         """Let one tick of a schedule pass without a message, also of one in code or settings, and return the tick.
 
@@ -427,6 +438,7 @@ class ScheduleCollection(ScheduleLookup):
         found = self._existing(config_of(queue), name)
         return skip(self._store(found), found, tick, who=checked_text(by))
 
+    @recorded("unskip tick", queue="queue", about="name", effect=_tick_effect)
     def unskip(self, name: str, *, queue: str = "default", tick: datetime | str | None = None) -> datetime | None:
         """Let a skipped tick of a schedule fire after all.
 
@@ -445,6 +457,7 @@ class ScheduleCollection(ScheduleLookup):
         found = self._existing(config_of(queue), name)
         return unskip(self._store(found), found, tick)
 
+    @recorded("fire schedule", queue="queue", about="name", effect=lambda _, made: Effect(1, f"message {made}"))
     def fire(self, name: str, *, queue: str = "default") -> str:
         """Publish the message of a schedule now, even if it is paused, and return the message's id.
 
@@ -470,6 +483,7 @@ class ScheduleCollection(ScheduleLookup):
         announce(Queue, made, made.message.id)
         return made.message.id
 
+    @recorded("delete schedule", queue="queue", about="name")
     def delete(self, name: str, *, queue: str = "default") -> None:
         """Delete a schedule that was created at run time. It never fires again.
 

@@ -27,6 +27,7 @@ from mq_django.producers.by_name import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
 from mq_django.stores import open_log
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.topic_stats import GroupStats
 from mq_django.transport.connections import Role, open_transport
@@ -322,6 +323,15 @@ class Topic:
         return open_log(self.config, open_transport(role, self.config.connection))
 
 
+def _name_of(given: Given) -> str:
+    group: Group = given["self"]
+    return group.config.name
+
+
+def _replayed(given: Given, found: Replayed) -> Effect:
+    return Effect(0 if given["dry"] else len(found.handled), f"{len(found.failed)} failed" if found.failed else "")
+
+
 class Group:
     """A group of a topic: its offset in the log. Get it as `mq_django.topics["name"].group("name")`.
 
@@ -352,6 +362,7 @@ class Group:
         position = start_of(self.config.name) if start is None else start
         return self._log("produce").subscribe(self.name, position)
 
+    @recorded("unsubscribe", queue=_name_of)
     def unsubscribe(self) -> bool:
         """Remove the group with its retries, dead letters, counters and alarm, and return whether it existed.
 
@@ -360,6 +371,7 @@ class Group:
         """
         return self._log("produce").unsubscribe(self.name, now=clock.now())
 
+    @recorded("seek", queue=_name_of, about="position")
     def seek(self, position: Offset, *, repeat: bool = False) -> None:
         """Move the group: the next message that it reads is the one at `position`, in all partitions.
 
@@ -404,6 +416,7 @@ class Group:
             if isinstance(found, Delivery):
                 yield found.message
 
+    @recorded("replay", queue=_name_of, effect=_replayed)
     def replay(
         self,
         handler: Callable[[Message], Any] | None = None,

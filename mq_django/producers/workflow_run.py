@@ -18,6 +18,7 @@ from mq_django.errors import DecodeError, InvalidArguments, MQError, UnknownQueu
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.workflow_steps import RunFailure, StepDelivery, advance, failure_of, open_home, publish_starts
 from mq_django.signals import send_signal
+from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import BATCH, KEPT_MS, Advanced, Event, LeftWork, Start, StepState, WorkflowHome
 from mq_django.transport.connections import open_transport
@@ -50,6 +51,7 @@ def read_run(run_id: str) -> dict[str, bytes]:
     return fields
 
 
+@recorded("cancel run", queue="", about="run_id")
 def cancel(run_id: str) -> bool:
     """End a run: no further step starts. Returns whether this call has ended it.
 
@@ -61,6 +63,12 @@ def cancel(run_id: str) -> bool:
     return bool(apply(run_id, Event("cancel")).changed)
 
 
+def _retried(_: Given, found: Retried) -> Effect:
+    left = {"refused": found.refused, "left": int(found.is_left)}
+    return Effect(found.steps or 1, ", ".join(f"{count} {word}" for word, count in left.items() if count))
+
+
+@recorded("retry run", queue="", about="run_id", effect=_retried)
 def retry(run_id: str, *, seconds: float = float("inf"), step: int | None = None) -> Retried:
     """Let a run continue that has failed, expired or was cancelled. Its failed steps run again.
 
@@ -139,6 +147,7 @@ def dead_letter_found(number: int, seq: int, of_round: int) -> Event:
     return Event("failed", number, seq + 1, "its message is a dead letter", round=of_round)
 
 
+@recorded("skip step", queue="", about=lambda given: [given["run_id"], str(given["step"])])
 def skip(run_id: str, step: int) -> bool:
     """Let a run continue as if a failed step had succeeded. Its value is missing. Returns whether this call did so.
 

@@ -19,6 +19,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import score, whole
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
+from mq_django.stores.activity import Actor, attempt, record
 from mq_django.stores.dead_letters import (
     BATCH,
     Fields,
@@ -341,8 +342,19 @@ class BackgroundJobs:
         try:
             return self._letters_step(job, worker) if state == "dead" else self._messages_step(job, worker)
         except _Over as over:
-            self._end(state, over.state, worker)
+            if self._end(state, over.state, worker):
+                self._note_end(job, over.state)
             return IDLE
+
+    def _note_end(self, job: BackgroundJob, state: State) -> None:
+        """Record the result, which the job itself keeps for a week only."""
+        order, counts = job.order, {"missing": job.missing, "refused": job.refused}
+        words = [f"{count} {word}" for word, count in counts.items() if count]
+        about = {"verb": "finish job", "done": job.done, "job": order.token, "target": order.target}
+        about |= {"about": [order.what], "where": order.criteria.as_dict()}
+        about["result"] = ", ".join([*words, *(["cancelled"] if state == "cancelled" else [])])
+        with attempt():
+            record(Actor(order.who, "consumer"), [self._config.name], about)
 
     def _letters_step(self, job: BackgroundJob, worker: str) -> float:
         """Act on some dead letters, and return the seconds until the next step."""

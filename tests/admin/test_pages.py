@@ -27,6 +27,7 @@ NO_PAGES = {
     "metrics_json",
     "metrics_csv",
     "metrics_rows",
+    "activity_export",
     "stacks_stats",
     "workflows_stats",
     "workflow_run_stats",

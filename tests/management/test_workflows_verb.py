@@ -5,6 +5,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from mq_django import inspect
 from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
@@ -114,6 +115,7 @@ def test_the_check_finds_and_repairs_what_was_deleted(redis_client, keys):
     assert text.splitlines()[1].split()[:6] == ["message", run_id, "1", "default", f"w:{run_id}.1.1", "no"]
     text, code = checked("--repair")
     assert (code, "The step starts again with a new message." in text) == (0, True)
+    assert [(each.verb, each.about) for each in inspect.actions().rows] == [("repair run", [run_id])]
     assert checked() == ("No problems found.\n", 0)
     (delivery,) = take("default", 5)
     assert delivery.message.id == f"w:{run_id}.1.2"

@@ -188,7 +188,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             },
             # What these call is Queue.publish, or ends there.
             "triggers/declarations": {"queues[self.queue].publish", "target.publish"},
-            "management/message_verbs": {"queues[options['queue']].publish"},
+            "management/message_verbs": {"queues[queue].publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/factories": {
                 "open_log(get_config().topic(topic), transport).publish",

@@ -171,15 +171,15 @@ def criteria(page: Page, message_id: str = "") -> Filter:
 
 def describe(page: Page, *, log: bool = False) -> str:
     """Return the filter as text, empty without one. For the log, keys and errors are left out."""
-    return ", ".join(_conditions(criteria(page), can_see_data=not log))
+    return ", ".join(conditions(criteria(page), can_see_data=not log))
 
 
 def chips(where: Filter, *, can_see_data: bool) -> list[SafeString]:
     """Return the conditions of a filter, to be shown beside each other. Keys and errors may contain message data."""
-    return [text.visible(words, limit=1000) for words in _conditions(where, can_see_data=can_see_data)]
+    return [text.visible(words, limit=1000) for words in conditions(where, can_see_data=can_see_data)]
 
 
-def _conditions(where: Filter, *, can_see_data: bool) -> list[str]:
+def conditions(where: Filter, *, can_see_data: bool) -> list[str]:
     """Return the conditions of a filter in words."""
     group = where.group
     shows_group = group is not None and (can_see_data or not group.error or is_exception(group.error))

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import django
 from django.conf import settings
@@ -47,6 +47,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats, require_queue
 from mq_django.inspector.topics import TopicView
 from mq_django.models import Queue
+from mq_django.stores.activity import acting
 from mq_django.transport.sessions import within
 
 logger = get_logger(__name__)
@@ -216,7 +217,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     wants_json, load = page.request.path.endswith(".json"), _Load()
     _load.set(load)
     try:
-        with within(SECONDS), one_time():
+        with within(SECONDS), one_time(), acting(page.request.user.get_username(), "admin"):
             if "name" in kwargs:
                 require_queue(kwargs["name"])
             elif "topic" in kwargs:
@@ -307,6 +308,7 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
         *((state, labels[state], page.url("messages", name, state), getattr(view, state, None)) for state in states),
         ("history", _("History"), page.url("history", quote(name)), None),
+        ("activity", _("Activity"), f"{page.url('activity')}?{urlencode({'queue': public_name(name)})}", None),
     ]
     return _tabs(found, current)
 
@@ -351,6 +353,7 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
         ("metrics", _("Metrics"), page.url("metrics")),
         ("consumers", _("Consumers"), page.url("consumers")),
         ("workflows", _("Workflows"), page.url("workflows")),
+        ("activity", _("Activity"), page.url("activity")),
     ]
     if current == "outbox" or uses_outbox():
         found.append(("outbox", _("Outbox"), page.url("outbox")))

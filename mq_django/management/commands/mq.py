@@ -13,8 +13,9 @@ from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
-from mq_django.management.terminal import Terminal
+from mq_django.management.terminal import Terminal, user_name
 from mq_django.management.verbs import MOVED, VERBS
+from mq_django.stores.activity import acting
 
 #: The exit code if the reader of the output has closed it, as that of a program that SIGPIPE ends.
 CLOSED = 141
@@ -61,7 +62,8 @@ class Command(BaseCommand):
             for queue in (options.get("queue"), *(options.get("queues") or ())):
                 if queue is not None:
                     require_queue(queue)
-            result = VERBS[options["verb"] or "status"].run_with(options, terminal)
+            with acting(user_name(), "mq"):
+                result = VERBS[options["verb"] or "status"].run_with(options, terminal)
             if result is not None:
                 terminal.show(result.found, result.lines)
                 if result.note:
