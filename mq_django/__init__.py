@@ -37,7 +37,7 @@ _PUBLIC = {
     "Retry": "mq_django.core.outcomes",
     "RetryPolicy": "mq_django.core.retries",
     "ScheduleOptions": "mq_django.core.schedules",
-    "ScheduleStatus": "mq_django.stores.schedules",
+    "ScheduleStatus": "mq_django.stores.schedule_status",
     "Topic": "mq_django.producers.topics",
     "aenqueue_many": "mq_django.task_backend",
     "aget_progress": "mq_django.producers.queues",

@@ -32,7 +32,7 @@ from mq_django.producers.topics import Topic as Topic
 from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
-from mq_django.stores.schedules import ScheduleStatus as ScheduleStatus
+from mq_django.stores.schedule_status import ScheduleStatus as ScheduleStatus
 from mq_django.task_backend import MQTask as MQTask
 from mq_django.task_backend import aenqueue_many as aenqueue_many
 from mq_django.task_backend import aget_result as aget_result

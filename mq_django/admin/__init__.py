@@ -7,7 +7,7 @@ through its actions:
     overview -> queue_page -> message_lists -> message_pages: one message
                            -> job_pages: background jobs, bulk_pages: begin one on all that match
              -> topic_pages -> topic_log
-             -> consumer_pages, outbox_page, schedule_pages, run_pages, activity_pages
+             -> consumer_pages, outbox_page, schedule_rows, schedule_pages, run_pages, metrics_pages, activity_pages
 
 The model `Queue` has the permissions: to see queues, to see the data of messages, to operate queues, to purge
 them. Each page names what it needs. Each action is a POST and is written into the admin's log; what cannot be undone

@@ -62,6 +62,8 @@ LABELS: Mapping[Verb, Any] = {
     "skip tick": gettext_lazy("Skip a tick"),
     "unskip tick": gettext_lazy("Let a tick fire"),
     "fire schedule": gettext_lazy("Fire a schedule"),
+    "override schedule": gettext_lazy("Override a schedule"),
+    "restore schedule": gettext_lazy("Change a schedule back"),
     "delete schedule": gettext_lazy("Delete a schedule"),
     "forget schedule": gettext_lazy("Forget a schedule"),
     "cancel run": gettext_lazy("Cancel a run"),

@@ -75,6 +75,25 @@ def ending_words(ending: Ending) -> str:
     }[ending]
 
 
+def state_words(state: str, ending: Ending | None) -> str:
+    """Return where a message was found, or what became of it, as words for a table."""
+    if ending is not None:
+        return ending_words(ending)
+    return {
+        "delayed": _("delayed"),
+        "unhandled": _("unhandled: no consumer has a handler"),
+        "parked": _("parked: over the limit of its key"),
+        "ready": _("ready"),
+        "pending": _("pending"),
+        "dead": _("dead letter"),
+        "handled": _("handled"),
+        "expired": _("discarded: it had expired"),
+        "replaced": _("replaced by another with its unique key"),
+        "result": _("its task has ended"),
+        "log": _("in the log of the topic"),
+    }[state]
+
+
 def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:
     """Return the beginning of a message's data for a row of a table."""
     if not can_see_data:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
-from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
+from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error, state_words
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
 from mq_django.admin.ui.page import (
@@ -299,27 +299,9 @@ def _found_row(page: Page, message_id: str, one: FoundMessageIn) -> dict[str, An
         "queue": one.queue,
         "queue_url": page.queue_url(one.queue),
         "url": "" if known is None else filter_form.message_url(page, one.queue, known),
-        "state": _state_text(one),
+        "state": state_words(one.state, one.view.ending if isinstance(one.view, MessageView) else None),
         "when": text.moment(view.at_ms if isinstance(view, MessageView) else view.ms),
     }
-
-
-def _state_text(one: FoundMessageIn) -> str:
-    if isinstance(one.view, MessageView) and one.view.ending is not None:
-        return ending_words(one.view.ending)
-    return {
-        "delayed": _("delayed"),
-        "unhandled": _("unhandled: no consumer has a handler"),
-        "parked": _("parked: over the limit of its key"),
-        "ready": _("ready"),
-        "pending": _("pending"),
-        "dead": _("dead letter"),
-        "handled": _("handled"),
-        "expired": _("discarded: it had expired"),
-        "replaced": _("replaced by another with its unique key"),
-        "result": _("its task has ended"),
-        "log": _("in the log of the topic"),
-    }[one.state]
 
 
 # Edit and resubmit a dead letter, group dead letters by error, and export them.

@@ -26,6 +26,7 @@ from mq_django.admin import (
     queue_page,
     run_pages,
     schedule_pages,
+    schedule_rows,
     topic_log,
     topic_pages,
 )
@@ -82,6 +83,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("outbox.json", outbox_page.stats, require_GET, "outbox_stats"),
     ("outbox/rows/<str:database>/<str:row>/", outbox_page.row, require_GET, "outbox_row"),
     ("outbox/rows/act/", outbox_page.act, require_POST, "outbox_act"),
+    ("schedules/", schedule_rows.all_schedules, require_GET, "schedules"),
     ("workflows/", run_pages.runs, require_GET, "workflows"),
     ("workflows.json", run_pages.stats, require_GET, "workflows_stats"),
     # With a part that no page of a queue has, which may be called "workflows".
@@ -120,6 +122,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/line/<str:line>/stats.json", limit_pages.stats, require_GET, "line_stats"),
     ("<str:name>/line/<str:line>/skip/", limit_pages.skip, require_POST, "line_skip"),
     ("<str:name>/line/<str:line>/redrive/", limit_pages.redrive, require_POST, "line_redrive"),
+    ("<str:name>/schedule/", schedule_rows.show, require_GET, "schedule"),
+    ("<str:name>/schedule/override/", schedule_pages.override, _get_or_post, "schedule_override"),
+    ("<str:name>/schedule/restore/", schedule_pages.restore, require_POST, "schedule_restore"),
     ("<str:name>/schedule/add/", schedule_pages.add, _get_or_post, "schedule_add"),
     ("<str:name>/schedule/change/", schedule_pages.change, _get_or_post, "schedule_change"),
     ("<str:name>/schedule/delete/", schedule_pages.delete, require_POST, "schedule_delete"),

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import limit_pages, outbox_page, schedule_pages, topic_pages
+from mq_django.admin import limit_pages, outbox_page, schedule_rows, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, filter_form, problems, text
 from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
@@ -114,7 +114,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         context["partitions"] = [charts.queue_cells(page, part, troubled=bool(part.problems())) for part in view.parts]
     if not view.error:
         section = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
-        context |= {**section, **limit_pages.section(page, name), **schedule_pages.section(page, name)}
+        context |= {**section, **limit_pages.section(page, name), **schedule_rows.section(page, name)}
     return context
 
 
@@ -261,7 +261,7 @@ OF_WHOLE = frozenset(
         *("act_on_all", "change", "dead_export", "dead_groups", "figures", "pause", "queue_stats", "resume"),
         *("job", "job_cancel", "job_stats", "old_job", "old_job_cancel", "old_purge", "seek", "unsubscribe"),
         *(f"schedule_{what}" for what in ("add", "change", "delete", "fire", "forget", "pause", "resume")),
-        *("schedule_skip", "schedule_unskip"),
+        *("schedule", "schedule_skip", "schedule_unskip", "schedule_override", "schedule_restore"),
     }
 )
 

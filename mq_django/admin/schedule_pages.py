@@ -1,4 +1,4 @@
-"""The schedules on the page of a queue."""
+"""Actions on schedules, and the forms that create and change them and their times."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -6,21 +6,18 @@ from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mq_django import registry
 from mq_django.admin.message_pages import editable
+from mq_django.admin.schedule_rows import BACK, NAMED, TICK, asked_name, change_url, shown_tick, times_of, url_back
 from mq_django.admin.ui import text
-from mq_django.admin.ui.filter_form import HIDDEN
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, View, confirm, needs, tabs
-from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.redaction import redact, restored
-from mq_django.core.schedules import Every, Schedule
+from mq_django.core.schedules import Cron, Every
 from mq_django.core.texts import escape, repr_of
 from mq_django.errors import (
     DecodeError,
@@ -32,7 +29,7 @@ from mq_django.errors import (
     ScheduleError,
 )
 from mq_django.inspector import plans
-from mq_django.inspector.plans import TAKEN, Origin, PlannedSchedule, SkippedTick
+from mq_django.inspector.plans import MAX_REASON, Origin, PlannedSchedule
 from mq_django.producers.schedules import ScheduleCollection
 
 # Create and change schedules that are kept in Redis.
@@ -45,8 +42,6 @@ NUMBERS = ("every", "priority", "expires")
 JSON = ("data", "args", "kwargs")
 #: Other fields.
 NAME, PAUSED, VERSION = "name", "paused", "version"
-#: The parameter with the name of the schedule that is changed.
-NAMED = "schedule"
 
 
 @needs(VIEW, SEE_DATA, OPERATE)
@@ -69,7 +64,7 @@ def add(page: Page, name: str) -> HttpResponse:
 def change(page: Page, name: str) -> HttpResponse:
     """Show the form with the options of a schedule, and change them."""
     asked = page.request.POST.dict()
-    called = text.from_url(str(page.request.GET.get(NAMED, ""))).decode(errors="surrogateescape")
+    called = asked_name(page)
     found = plans.find(name, called, Origin.RUNTIME)
     if found is None:
         return page.leave(page.queue_url(name), _("This schedule no longer exists, or is in the code."))
@@ -84,13 +79,6 @@ def change(page: Page, name: str) -> HttpResponse:
     page.say(messages.SUCCESS, _("Schedule “%(name)s” was changed.") % {"name": escape(called)})
     page.log(name, f"Changed schedule {called}")
     return HttpResponseRedirect(page.queue_url(name))
-
-
-def change_url(page: Page, plan: PlannedSchedule) -> str:
-    """Return the URL of the form of a schedule."""
-    return (
-        f"{page.url('schedule_change', plan.queue)}?{NAMED}={text.to_url(plan.name.encode(errors='surrogateescape'))}"
-    )
 
 
 def _user(page: Page) -> str:
@@ -154,15 +142,6 @@ def _form(
 
 # Actions on a schedule: pause, resume, skip a tick, fire now, delete.
 
-#: The form field with the name of a schedule.
-#: The form field with the tick that an action is about, in ms since 1970.
-TICK = "tick"
-
-
-def shown_tick(tick_ms: int | None) -> str:
-    """Return a tick in the current time zone, with its offset: when clocks go back, an hour comes twice."""
-    return "" if tick_ms is None else text.date(tick_ms)
-
 
 class Done(NamedTuple):
     """The result of an action on a schedule."""
@@ -190,7 +169,8 @@ def _view(
     def decorate(do: Action) -> View:
         @needs(VIEW, OPERATE)
         def view(page: Page, name: str) -> HttpResponse:
-            asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
+            asked, back = page.request.POST.get(NAMED, ""), page.request.POST.get(BACK, "")
+            back_url = url_back(page, name, asked, back)
             plan = plans.find(
                 name, text.from_url(asked).decode(errors="surrogateescape"), *([] if of is None else [of])
             )
@@ -204,7 +184,8 @@ def _view(
                     title % {"schedule": escape(plan.name), "tick": shown_tick(tick_ms)},
                     str(sentence),
                     str(button),
-                    fields=[(NAMED, asked), *([] if tick_ms is None else [(TICK, str(tick_ms))])],
+                    back_url=back_url,
+                    fields=[(NAMED, asked), (BACK, back), *([] if tick_ms is None else [(TICK, str(tick_ms))])],
                 )
             else:
                 try:
@@ -248,7 +229,8 @@ def resume(_page: Page, plan: PlannedSchedule) -> Done:
 def _tick_to_skip(page: Page, plan: PlannedSchedule) -> int | None:
     """Return the tick of the form, or else the next one that is not skipped yet."""
     skipped = {each.tick_ms for each in plan.skips}
-    return _tick_asked(page) if TICK in page.request.POST else plan.next_tick_ms(plan.now_ms, skipped=skipped)
+    is_asked = TICK in page.request.POST or TICK in page.request.GET
+    return _tick_asked(page) if is_asked else plan.next_tick_ms(plan.now_ms, skipped=skipped)
 
 
 def _datetime(ms: int | None) -> datetime | None:
@@ -323,6 +305,75 @@ def delete(_page: Page, plan: PlannedSchedule) -> Done:
     return Done(_("The schedule was deleted."), "Deleted schedule")
 
 
+# Override the times of a schedule in code or settings.
+
+#: The fields of the form.
+OVERRIDE = ("cron", "timezone", "every", "reason")
+
+
+@needs(VIEW, OPERATE)
+def override(page: Page, name: str) -> HttpResponse:
+    """Show the form with the times of a schedule in code or settings, and override them."""
+    called, back = asked_name(page), page.request.GET.get(BACK, "")
+    found, asked = plans.find(name, called), page.request.POST
+    back_url = url_back(page, name, page.request.GET.get(NAMED, ""), back)
+    if found is None or found.origin not in (Origin.CODE, Origin.SETTINGS):
+        return page.leave(page.queue_url(name), _("This schedule is not in the code."))
+    if page.request.method != "POST":
+        return _override_form(page, found, _written_times(found), back_url=back_url)
+    fields = {field: asked.get(field, "").strip() for field in OVERRIDE}
+    if not fields["reason"]:
+        return _override_form(page, found, fields, back_url=back_url, error=_("Say why, for your colleagues."))
+    try:
+        times = _options({field: fields[field] for field in ("cron", "timezone", "every")}, {})
+        schedules.override(called, queue=name, by=_user(page), reason=fields["reason"], **times)
+    except (ScheduleError, MissingDependency) as error:
+        return _override_form(page, found, fields, back_url=back_url, error=str(error))
+    except (InvalidMessage, QueueFull) as error:
+        return page.leave(back_url, _refused(page, found, error).said)
+    page.log(name, f"Overrode the times of schedule {called}: {fields['reason']}")
+    return page.leave(back_url, _("The schedule has other times until it is changed back."), messages.SUCCESS)
+
+
+def _written_times(found: PlannedSchedule) -> dict[str, str]:
+    """Return the times of a schedule as the form shows them."""
+    match found.when:
+        case Cron(expression, zone):
+            return {"cron": expression, "timezone": zone or ""}
+        case Every(period):
+            return {"every": f"{period.total_seconds():g}"}
+    return {}
+
+
+def _override_form(
+    page: Page, found: PlannedSchedule, asked: Mapping[str, str], *, back_url: str, error: str = ""
+) -> HttpResponse:
+    code = found.override.code if found.override is not None else found.when
+    return page.render(
+        "schedule_override",
+        _("Other times for schedule “%(name)s”") % {"name": escape(found.name)},
+        queue=found.queue,
+        tabs=tabs(page, found.queue, "queue"),
+        asked=asked,
+        code="" if code is None else times_of(code)[0],
+        error=text.visible(error, limit=500) if error else "",
+        act_url=page.request.get_full_path(),
+        back_url=back_url,
+        longest=MAX_REASON,
+    )
+
+
+@_view(
+    title=gettext_lazy("Change schedule “%(schedule)s” back?"),
+    sentence=gettext_lazy("It has the times of the code again, from now on. Its 1 message per tick stays the same."),
+    button=gettext_lazy("Yes, change it back"),
+)
+def restore(_page: Page, plan: PlannedSchedule) -> Done:
+    if not schedules.restore(plan.name, queue=plan.queue):
+        return Done(_("The schedule has the times of the code already."))
+    return Done(_("The schedule has the times of the code again."), "Changed back schedule")
+
+
 def _refused(page: Page, plan: PlannedSchedule, error: MQError) -> Done:
     """Return why an action was not done. An error may quote the message, which only some users may see."""
     if isinstance(error, QueueFull):
@@ -332,94 +383,3 @@ def _refused(page: Page, plan: PlannedSchedule, error: MQError) -> Done:
     if page.can(SEE_DATA):
         return Done(escape(str(error)))
     return Done(_("The schedule was just changed, or is not valid. Nothing was done."))
-
-
-#: The most schedules that the page of a queue shows.
-MAX_ROWS = 100
-
-
-def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, and the URLs of their buttons.
-
-    Those of partitions are on the page of the queue.
-    """
-    config = get_config().queue(name)
-    if not config.has_schedules or config.public_name != config.name:
-        return {}
-    now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
-    can_edit = page.can(OPERATE, SEE_DATA)
-    return {
-        "schedules": [_row(page, plan, now_ms) for plan in found],
-        "schedule_add_url": page.url("schedule_add", name) if can_edit else "",
-        "schedule_delete_url": page.url("schedule_delete", name),
-        "schedules_total": text.number(total) if total > len(found) else "",
-        "schedule_field": NAMED,
-        "schedule_pause_url": page.url("schedule_pause", name),
-        "schedule_resume_url": page.url("schedule_resume", name),
-        "schedule_skip_url": page.url("schedule_skip", name),
-        "schedule_fire_url": page.url("schedule_fire", name),
-        "schedule_forget_url": page.url("schedule_forget", name),
-    }
-
-
-def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
-    entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
-    can_change = plan.origin is Origin.RUNTIME and plan.problem != TAKEN and page.can(SEE_DATA)
-    return {
-        "name": text.to_url(plan.name.encode(errors="surrogateescape")),
-        "shown": text.visible(plan.name, limit=80),
-        "when": _when(entry.when) if entry else "",
-        "message": text.visible(entry.message, limit=80) if entry else "",
-        "next": _("overdue: no consumer fires it") if late else text.moment(plan.next_ms, now=now_ms),
-        "late": late,
-        "last": text.moment(plan.fired_ms, now=now_ms),
-        "paused": plan.paused,
-        "skips": [_skip_row(page, plan, skipped) for skipped in plan.skips],
-        "notes": _notes(plan, now_ms),
-        "problem": _problem(page, plan),
-        "is_runtime": plan.origin is Origin.RUNTIME,
-        "change_url": change_url(page, plan) if can_change else "",
-        "gone": plan.origin is Origin.REMOVED,
-    }
-
-
-def _problem(page: Page, plan: PlannedSchedule) -> str:
-    """Return why a schedule does not fire. What is wrong with its definition may quote the data in it."""
-    if not plan.problem or plan.problem == TAKEN or page.can(SEE_DATA):
-        return text.visible(plan.problem, limit=200) if plan.problem else ""
-    return HIDDEN
-
-
-def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:
-    """Return who paused, changed and created a schedule, and when, as HTML."""
-    was_changed = plan.changed_ms != plan.created_ms
-    stamps = (
-        (_("paused by {who}, {when}"), plan.paused_ms if plan.paused else None, plan.paused_by),
-        (_("changed by {who}, {when}"), plan.changed_ms if was_changed else None, plan.changed_by),
-        (_("created by {who}, {when}"), plan.created_ms, plan.created_by),
-    )
-    return [
-        format_html(words, who=text.visible(who or _("unknown"), limit=80), when=text.moment(ms, now=now_ms))
-        for words, ms, who in stamps
-        if ms is not None
-    ]
-
-
-def _skip_row(page: Page, plan: PlannedSchedule, skipped: SkippedTick) -> dict[str, Any]:
-    """Return a tick that is skipped, by whom and since when, and the URL that lets it fire."""
-    words = _("skips {tick}: {who}, {when}")
-    return {
-        "note": format_html(
-            words,
-            tick=shown_tick(skipped.tick_ms),
-            who=text.visible(skipped.skipped_by or _("unknown"), limit=80),
-            when=text.moment(skipped.skipped_ms, now=plan.now_ms),
-        ),
-        "undo_url": f"{page.url('schedule_unskip', plan.queue)}?{TICK}={skipped.tick_ms}",
-    }
-
-
-def _when(schedule: Schedule) -> str:
-    if isinstance(schedule, Every):
-        return _("every %(time)s") % {"time": text.period(schedule.period)}
-    return text.visible(str(schedule), limit=80)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -86,6 +86,13 @@ class Scheduled:
     where: str = ""
     #: Of one that was created at run time: its definition in Redis. None: it is in code or settings.
     definition: bytes | None = None
+    #: Of one in code or settings: what overrides its times, in Redis. Empty: nothing does.
+    override: bytes = b""
+
+    @property
+    def guard(self) -> tuple[str, bytes]:
+        """Return a field in Redis and its value without which no tick fires: the schedule was changed or deleted."""
+        return ("override:", self.override) if self.definition is None else ("definition:", self.definition)
 
     @property
     def id(self) -> tuple[str, str]:
@@ -422,10 +429,6 @@ def check_schedule_name(name: object) -> str:
 
 def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = None) -> Scheduled:
     _check_options(entry)
-    if "cron" in entry:
-        when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
-    else:
-        when = every(_duration("every", entry["every"]))
     as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
     starts, ends = (read_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
     if starts is not None and ends is not None and ends < starts:
@@ -435,7 +438,7 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
         queue=entry.get("queue", "default"),
         message=check_name(entry.get("message", entry.get("task"))),
         data=as_task if "task" in entry else entry.get("data"),
-        when=when,
+        when=_when(entry),
         priority=check_priority(entry.get("priority", 0)),
         key=entry.get("key"),
         expires=_lifetime(entry["expires"]) if "expires" in entry else None,
@@ -446,12 +449,53 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
     )
 
 
-def _check_options(entry: Any) -> None:
-    """Raise WrongParts with all that is wrong."""
+def _when(entry: Mapping[str, Any]) -> Schedule:
+    if "cron" in entry:
+        return cron(entry["cron"], timezone=entry.get("timezone"))
+    return every(_duration("every", entry["every"]))
+
+
+#: The options that an override of a schedule in code or settings replaces.
+TIMES = ("cron", "timezone", "every")
+
+
+def override_of(times: Mapping[str, Any], *, code: Schedule, reason: str) -> bytes:
+    """Return the text in Redis that overrides the times of a schedule in code or settings.
+
+    Args:
+        times: the options TIMES; None is no option.
+        code: the times in code or settings.
+        reason: why, for display.
+
+    Raises:
+        TypeError, ConfigurationError: no schedule can have these times.
+        MissingDependency: croniter is not installed.
+    """
+    given = {option: value for option, value in times.items() if value is not None}
+    _check_options(given, of=("cron", "every"))
+    return dumps({**loads(definition_of(given)), "code": str(code), "reason": reason})
+
+
+def overridden(entry: Scheduled, override: bytes) -> Scheduled:
+    """Return a schedule with the times of an override in Redis, which others may have written.
+
+    Raises:
+        TypeError, MQError: it is not an override.
+    """
+    found = loads(override)
+    if not isinstance(found, Mapping):
+        raise DecodeError("not a JSON object of options")
+    times = {option: found[option] for option in TIMES if option in found}
+    _check_options(times, of=("cron", "every"))
+    return replace(entry, when=_when(times), override=override)
+
+
+def _check_options(entry: Any, *, of: tuple[str, str] | None = None) -> None:
+    """Raise WrongParts with all that is wrong. `of`: only one of these two options is needed."""
     if not isinstance(entry, Mapping):
         raise WrongParts([("", f" must be a dict of options, not {repr_of(entry, 80)}")])
     wrong = [(option, text) for option, value in entry.items() if (text := _mistake(option, value))]
-    for one, other in (("cron", "every"), ("message", "task")):
+    for one, other in (("cron", "every"), ("message", "task")) if of is None else (of,):
         if (one in entry) == (other in entry):
             wrong.append(("", f' must have either "{one}" or "{other}"' + (", not both" if one in entry else "")))
     wrong += [

@@ -2,15 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.numbers import whole
 from mq_django.core.schedules import NEVER
+from mq_django.errors import StoreError
 from mq_django.inspector.key_lines import KeyShare, noisy_keys
+from mq_django.inspector.message_lists import in_indexes
+from mq_django.inspector.message_views import MessageView
 from mq_django.stores.activity import recorded
 from mq_django.stores.line_store import LineStore
-from mq_django.stores.schedules import TAKEN, Origin, PlannedSchedule, Schedules, SkippedTick, Statuses, statuses
+from mq_django.stores.schedule_status import (
+    MAX_REASON,
+    TAKEN,
+    ListedSchedule,
+    Origin,
+    PlannedSchedule,
+    SkippedTick,
+    Statuses,
+    listed_of,
+    statuses,
+)
+from mq_django.stores.schedules import Schedules
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
@@ -87,7 +101,7 @@ def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> 
 
 # The schedules of a queue, for display, and deleting the state of one.
 
-__all__ = ["TAKEN", "Origin", "PlannedSchedule", "SkippedTick", "Statuses"]
+__all__ = ["MAX_REASON", "TAKEN", "ListedSchedule", "Origin", "PlannedSchedule", "SkippedTick", "Statuses"]
 
 
 def schedules(name: str, *, limit: int | None = None) -> Statuses:
@@ -100,6 +114,54 @@ def schedules(name: str, *, limit: int | None = None) -> Statuses:
     config = get_config().queue(name)
     transport = open_transport("inspect", config.connection)
     return statuses(config, transport, limit=limit) if config.has_schedules else Statuses(0, [], 0)
+
+
+def all_schedules(now_ms: int) -> tuple[list[ListedSchedule], list[str]]:
+    """Return the schedules of all queues by queue and name, and the queues whose schedules cannot be read.
+
+    Raises:
+        StoreError: no server can be reached.
+    """
+    configs = [config for config in get_config().queues.values() if config.has_schedules]
+    found = listed_of(configs, open_transports("inspect", [config.connection for config in configs]), now_ms=now_ms)
+    unread = [config.name for config, each in zip(configs, found, strict=True) if isinstance(each, StoreError)]
+    return [each for queue in found if not isinstance(queue, StoreError) for each in queue], unread
+
+
+#: Ticks that are shown of a schedule.
+COMING = 10
+
+
+def coming(plan: PlannedSchedule) -> list[tuple[int, bool]]:
+    """Return the next ticks of a schedule in ms since 1970, also while it is paused, and whether each is skipped."""
+    found, skipped, tick_ms = list[tuple[int, bool]](), {each.tick_ms for each in plan.skips}, plan.upcoming_ms
+    while tick_ms is not None and len(found) < COMING:
+        found.append((tick_ms, tick_ms in skipped))
+        tick_ms = plan.next_tick_ms(tick_ms)
+    return found
+
+
+class Published(NamedTuple):
+    """A message of a schedule."""
+
+    ms: int
+    id: str
+    #: Where it is, or what became of it; None: that is not known.
+    view: MessageView | None
+
+
+def latest(plan: PlannedSchedule) -> list[Published]:
+    """Return the latest messages of a schedule with what became of them, as far as indexes know: nothing is scanned.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    found = []
+    for ms, message_id in plan.recent:
+        # One that became a dead letter, and was redriven, may wait again.
+        views = list(in_indexes(plan.home, message_id, by_unique=False))
+        found.append(Published(ms, message_id, views[0] if views else None))
+    return found
 
 
 def find(name: str, schedule: str, *origins: Origin) -> PlannedSchedule | None:

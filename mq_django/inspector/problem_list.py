@@ -27,7 +27,8 @@ from mq_django.inspector.workflow_runs import StuckRuns, open_run_readers, stuck
 from mq_django.stores import mutes
 from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.mutes import Mute, Mutes
-from mq_django.stores.schedules import scheduled, statuses_of
+from mq_django.stores.schedule_status import statuses_of
+from mq_django.stores.schedules import scheduled
 from mq_django.transport.connections import open_transport
 
 KINDS: tuple[Problem, ...] = get_args(Problem)

@@ -14,7 +14,7 @@ from mq_django.core.texts import escape, truncate
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
 from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, HeldKeys, Pause, Problem, QueueView
 from mq_django.inspector.workflow_runs import StuckRuns
-from mq_django.stores.schedules import PlannedSchedule
+from mq_django.stores.schedule_status import PlannedSchedule
 
 # Numbers, durations and times as words, in the current language and time zone.
 

@@ -25,7 +25,7 @@ from mq_django.management.terminal import (
     with_away,
 )
 from mq_django.producers.schedules import config_of, schedules
-from mq_django.stores.schedules import ScheduleStatus
+from mq_django.stores.schedule_status import ScheduleStatus
 
 #: Schedules of a queue that are listed, the first ones by name. Other programs may have written any number.
 MAX_LISTED = 5000
@@ -67,6 +67,22 @@ def _row(status: ScheduleStatus) -> dict[str, Any]:
         "skips": [moment_text(tick.tick_ms) for tick in status.skips],
         **columns(status, known),
         "options": options or None,
+        "override": _override(status),
+    }
+
+
+def _override(status: ScheduleStatus) -> dict[str, Any] | None:
+    """Return what overrides the times of a schedule."""
+    found = status.override
+    if found is None:
+        return None
+    return {
+        "code": str(found.code),
+        "code_before": found.code_before,
+        "code_changed": found.is_outdated,
+        "by": found.set_by,
+        "at": moment_text(found.set_ms),
+        "reason": found.reason,
     }
 
 
@@ -112,6 +128,22 @@ def resume(options: Options, _: Terminal) -> VerbResult:
     """Resume a schedule from its next tick on."""
     changed = schedules.resume(options["name"], queue=options["queue"])
     return VerbResult({"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+
+
+def override(options: Options, _: Terminal) -> VerbResult:
+    """Let a schedule in code or settings fire at other times until it is restored."""
+    reason = options["reason"] or ""
+    status = schedules.override(
+        options["name"], queue=options["queue"], by=user_name(), reason=reason, **_given(options)
+    )
+    following = moment_text(status.next_ms) or "none"
+    return VerbResult(_row(status), [f"overridden: {status.when}. The next tick is {following}."])
+
+
+def restore(options: Options, _: Terminal) -> VerbResult:
+    """Let the times in code or settings count again."""
+    was = schedules.restore(options["name"], queue=options["queue"])
+    return VerbResult({"restored": was}, ["restored" if was else "was not overridden"])
 
 
 def fire(options: Options, _: Terminal) -> VerbResult:

@@ -281,6 +281,13 @@ SCHEDULES = {
         flag("--undo", "Let it fire. Default: the first tick that is skipped."),
     ),
     "fire": verb(schedule_verbs.fire, *NAMED),
+    "override": verb(
+        schedule_verbs.override,
+        *NAMED,
+        arg("--reason", "Why, for others to see."),
+        *SCHEDULE[:3],
+    ),
+    "restore": verb(schedule_verbs.restore, *NAMED),
     "delete": verb(schedule_verbs.delete, *NAMED, YES),
     "forget": verb(schedule_verbs.forget, *NAMED, YES),
 }

@@ -15,7 +15,8 @@ from mq_django.inspector.queue_view import STATES, QueueView
 from mq_django.inspector.queues import overview, transports_of
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.stores.counters import TOOK, WAITED, Totals, read_totals
-from mq_django.stores.schedules import MAX_SCHEDULES, ScheduleStatus, Statuses, statuses_of
+from mq_django.stores.schedule_status import ScheduleStatus, Statuses, statuses_of
+from mq_django.stores.schedules import MAX_SCHEDULES
 
 # All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips.
 #

@@ -1,24 +1,21 @@
 """Create, change, pause, skip and delete schedules at run time."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, NoReturn, Unpack
 
 from mq_django import registry
-from mq_django.conf import QueueConfig, default_time_zone, get_config
-from mq_django.core import clock
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core.clock import Duration
 from mq_django.core.ids import is_text
 from mq_django.core.message_format import moment
-from mq_django.core.numbers import LAST_MS
 from mq_django.core.schedules import (
-    NEVER,
     Scheduled,
     ScheduleOptions,
     changed_options,
     check_schedule_name,
     definition_of,
     read_definition,
-    read_moment,
 )
 from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
@@ -34,20 +31,11 @@ from mq_django.errors import (
     UnknownSchedule,
 )
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.queues import Queue, check_partitions
-from mq_django.producers.sinks import announce
+from mq_django.producers.queues import check_partitions
+from mq_django.producers.schedule_ticks import check_time, checked_override, fire_now, set_override, skip, unskip
 from mq_django.stores.activity import Effect, Given, recorded
-from mq_django.stores.schedules import (
-    MAX_SCHEDULES,
-    MAX_SKIPS,
-    Origin,
-    PlannedSchedule,
-    RuntimeSchedules,
-    Schedules,
-    ScheduleStatus,
-    home_of,
-    statuses,
-)
+from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
+from mq_django.stores.schedules import MAX_SCHEDULES, RuntimeSchedules, Schedules, home_of
 from mq_django.transport.connections import Role, open_transport
 
 # Check a schedule when it is created or changed.
@@ -71,7 +59,7 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
         if path is not None:
             check_task(config, path, entry.data)
         entry.publication(config)
-        _check_time(entry)
+        check_time(entry)
     except (MissingDependency, InvalidMessage):
         raise
     except (TypeError, ConfigurationError, NotSupported) as error:
@@ -92,15 +80,6 @@ def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
     if handler is None or handler.accepts is None:
         raise TypeError(f"{repr_of(path, 300)} is not the path of a task of this project")
     handler.accepts(data["args"], data["kwargs"])
-
-
-def _check_time(entry: Scheduled) -> None:
-    try:
-        if entry.next_ms(clock.now_ms(), default_time_zone()) != NEVER:
-            return
-    except (ValueError, OverflowError) as error:
-        raise TypeError("its first tick would be after the year 9999") from error
-    raise TypeError("it would never fire: it has no tick before it ends")
 
 
 # Find the schedules that the methods of `schedules` are about.
@@ -144,9 +123,25 @@ class ScheduleLookup:
         found = self._existing(config, name)
         if found.origin is not Origin.RUNTIME:
             raise ScheduleInCode(
-                f"Schedule {name!r} of queue {config.name!r} is in {origin_text(found)}: change it there, or pause it"
+                f"Schedule {name!r} of queue {config.name!r} is in {origin_text(found)}: change it there, "
+                "override its times, or pause it"
             )
         return found
+
+    def _override(
+        self, config: QueueConfig, name: str, override: Callable[[PlannedSchedule], bytes], *, who: str = ""
+    ) -> bool:
+        """Override the times of a schedule, and return whether that is a change; see `set_override()`."""
+        for _ in range(TRIES):
+            found = self._existing(config, name)
+            text = override(found)
+            if text == found.definition or (not text and found.override is None):
+                return False
+            if set_override(self._store(found), found, text, who=who):
+                return True
+        raise ScheduleChanged(
+            f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(config.name)}"
+        )
 
 
 def is_named(name: object) -> bool:
@@ -185,58 +180,6 @@ def origin_text(found: ScheduleStatus) -> str:
 def refuse_unknown(config: QueueConfig, name: str) -> NoReturn:
     """Raise UnknownSchedule."""
     raise UnknownSchedule(f"Queue {config.name!r} has no schedule {repr_of(name, 300)}")
-
-
-# Skip single ticks of schedules.
-
-
-def skip(store: Schedules, found: PlannedSchedule, tick: datetime | str | None, *, who: str) -> datetime:
-    """Skip a tick of a schedule, or the next one, and return it. See ScheduleCollection.skip()."""
-    called = f"Schedule {found.name!r} of queue {found.queue!r}"
-    if found.entry is None:
-        raise InvalidSchedule(f"{called} is not valid: {found.problem}")
-    tick_ms = found.upcoming_ms if tick is None else _tick_ms(tick)
-    if tick_ms is None:
-        raise InvalidSchedule(f"{called} has ended: it has no tick any more")
-    following = found.next_tick_ms(tick_ms - 1)
-    if following != tick_ms:
-        after = "none" if following is None else moment(following)
-        raise InvalidSchedule(f"{called} has no tick at {moment(tick_ms)}; the next one after that is {after}")
-    match store.skip(found.entry, tick_ms, who=who):
-        case "PASSED":
-            raise _passed(called, tick_ms)
-        case "FULL":
-            raise InvalidSchedule(f"{called} skips {MAX_SKIPS} ticks already, the most that it may skip: pause it")
-        case "CHANGED":
-            raise ScheduleChanged(f"Somebody else has just changed schedule {found.name!r} of queue {found.queue!r}")
-    return _datetime(tick_ms)
-
-
-def unskip(store: Schedules, found: PlannedSchedule, tick: datetime | str | None) -> datetime | None:
-    """Let a skipped tick of a schedule fire, or the first one, and return it. See ScheduleCollection.unskip()."""
-    first_ms = found.skips[0].tick_ms if found.skips else None
-    tick_ms = first_ms if tick is None else _tick_ms(tick)
-    if tick_ms is None:
-        return None
-    result = store.unskip(found.name, tick_ms)
-    if result == "PASSED":
-        raise _passed(f"Schedule {found.name!r} of queue {found.queue!r}", tick_ms)
-    return _datetime(tick_ms) if result == "FIRES" else None
-
-
-def _passed(called: str, tick_ms: int) -> InvalidSchedule:
-    return InvalidSchedule(f"{called}: the tick of {moment(tick_ms)} has passed")
-
-
-def _tick_ms(tick: datetime | str) -> int:
-    try:
-        return min(LAST_MS, round(read_moment("tick", tick).timestamp() * 1000))
-    except TypeError as error:
-        raise InvalidSchedule(str(error)) from error
-
-
-def _datetime(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _tick_effect(given: Given, tick: datetime | None) -> Effect:
@@ -338,7 +281,7 @@ class ScheduleCollection(ScheduleLookup):
             InvalidSchedule: no schedule can have these options, or `key` is one of another partition.
             InvalidMessage: its messages could not be sent.
             UnknownSchedule: the queue has no such schedule.
-            ScheduleInCode: it is in code or settings, and can only be paused.
+            ScheduleInCode: it is in code or settings.
             ScheduleChanged: somebody else has changed it.
             MissingDependency: croniter is not installed, which `cron` needs.
         """
@@ -475,13 +418,58 @@ class ScheduleCollection(ScheduleLookup):
             QueueFull: the queue is at its MAX_DEPTH.
         """
         found = self._existing(config_of(queue), name)
-        if found.entry is None:
-            raise InvalidSchedule(f"Schedule {repr_of(name)} of queue {repr_of(queue)} is not valid: {found.problem}")
-        made = self._store(found).fire_now(found.entry)
-        if made is None:
-            raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
-        announce(Queue, made, made.message.id)
-        return made.message.id
+        return fire_now(self._store(found), found)
+
+    @recorded("override schedule", queue="queue", about="name", by="by")
+    def override(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        cron: str | None = None,
+        timezone: str | None = None,
+        every: Duration | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> ScheduleStatus:
+        """Let a schedule in code or settings fire at other times until restore(), and return it.
+
+        Its message, start and end stay. A tick of the earlier times that is due fires before.
+
+        Args:
+            name: its name.
+            queue: its queue.
+            cron: a cron expression.
+            timezone: of `cron`, such as "Europe/Berlin"; None: the project's TIME_ZONE.
+            every: instead of `cron`: a timedelta or a number of seconds, from 1.
+            by: the user, for display.
+            reason: why, for display.
+
+        Raises:
+            InvalidSchedule: no schedule can have these times, or it was created at run time.
+            UnknownSchedule: the queue has no such schedule.
+            ScheduleChanged: somebody else changes it all the time.
+            MissingDependency: croniter is not installed, which `cron` needs.
+            InvalidMessage, QueueFull: a tick is due, and cannot be published.
+        """
+        times, who = {"cron": cron, "timezone": timezone, "every": every}, checked_text(by)
+        self._override(config_of(queue), name, lambda found: checked_override(found, times, reason), who=who)
+        return self.get(name, queue=queue)
+
+    @recorded("restore schedule", queue="queue", about="name")
+    def restore(self, name: str, *, queue: str = "default") -> bool:
+        """Let the times in code or settings count again from now on, and return whether they were overridden.
+
+        Args:
+            name: its name.
+            queue: its queue.
+
+        Raises:
+            UnknownSchedule: the queue has no such schedule.
+            ScheduleChanged: somebody else changes it all the time.
+            InvalidMessage, QueueFull: a tick is due, and cannot be published.
+        """
+        return self._override(config_of(queue), name, lambda found: b"")
 
     @recorded("delete schedule", queue="queue", about="name")
     def delete(self, name: str, *, queue: str = "default") -> None:
@@ -493,7 +481,7 @@ class ScheduleCollection(ScheduleLookup):
 
         Raises:
             UnknownSchedule: the queue has no such schedule.
-            ScheduleInCode: it is in code or settings, and can only be paused.
+            ScheduleInCode: it is in code or settings.
         """
         config = config_of(queue)
         parts = config.each_part if is_named(name) else ()
@@ -510,6 +498,8 @@ class ScheduleCollection(ScheduleLookup):
     askip = asynchronous(skip)
     aunskip = asynchronous(unskip)
     afire = asynchronous(fire)
+    aoverride = asynchronous(override)
+    arestore = asynchronous(restore)
     adelete = asynchronous(delete)
 
 

@@ -74,6 +74,8 @@ Verb = Literal[
     "skip tick",
     "unskip tick",
     "fire schedule",
+    "override schedule",
+    "restore schedule",
     "delete schedule",
     "forget schedule",
     "cancel run",

@@ -51,7 +51,7 @@ PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone",
 YES = {"confirmed": "yes"}
 
 #: What is done to schedules.
-VERBS = ("pause", "resume", "skip", "unskip", "fire", "forget", "delete")
+VERBS = ("pause", "resume", "skip", "unskip", "fire", "restore", "forget", "delete")
 
 VISITS = [
     Visit("=changelist", "", VIEW),
@@ -95,6 +95,8 @@ VISITS = [
     Visit("outbox_row", "outbox/rows/default/{row}/", VIEW),
     Visit("outbox_act", "outbox/rows/act/", OPERATE, "post", {"action": "retry", "database": "default"}),
     Visit("outbox_act", "outbox/rows/act/", PURGE, "post", {"action": "discard_all", "database": "default", **YES}),
+    Visit("schedules", "schedules/", VIEW),
+    Visit("schedules", "schedules/?q=emails&state=paused&start=1", VIEW),
     Visit("workflows", "workflows/", VIEW),
     Visit("workflows", "workflows/?state=failed&name=import", VIEW),
     Visit("workflows_stats", "workflows.json", VIEW),
@@ -177,6 +179,9 @@ VISITS = [
     Visit("line_redrive", "emails/line/7/redrive/", OPERATE, "post"),
     Visit("line_redrive", "emails/line/7/redrive/", OPERATE, "post", {"message": "m1", **YES}),
     *(Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone"}) for verb in VERBS),
+    Visit("schedule", "emails/schedule/?schedule=gone", VIEW),
+    Visit("schedule_override", "emails/schedule/override/?schedule=gone", OPERATE),
+    Visit("schedule_override", "emails/schedule/override/?schedule=gone", OPERATE, "post", {"every": "60"}),
     Visit("schedule_add", "emails/schedule/add/", EDIT),
     Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "new", "every": "60", "message": "m"}),
     Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "", "every": "soon"}),

@@ -209,7 +209,7 @@ def test_names_with_an_underscore_keep_their_links(operator, mq_settings):
 
 
 #: The beginnings of addresses of pages about all queues.
-SHOW_ALL = ("consumers", "problems", "metrics")
+SHOW_ALL = ("consumers", "problems", "metrics", "schedules")
 
 
 def test_pages_send_few_commands(operator, redis_client, mq_settings):

@@ -8,7 +8,7 @@ from example_project import settings as example_settings
 from example_project.office.tasks import write_report
 from mq_django import cron, registry
 from mq_django.conf import get_config
-from mq_django.stores.schedules import statuses
+from mq_django.stores.schedule_status import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.optional import needs_croniter

@@ -57,6 +57,22 @@ def test_a_schedule_is_paused_resumed_fired_and_deleted(keys, redis_client):
     assert mq("schedules", "list", "--queue", "emails") == "No schedules.\n"
 
 
+def test_the_times_of_a_schedule_in_code_are_overridden_and_restored(monkeypatch, keys):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(hours=1)))
+    where = ("nightly", "--queue", "emails")
+    made = mq_json("schedules", "override", *where, "--every", "7200", "--reason", "too often")
+    assert (made["when"], made["override"]["code"], made["override"]["reason"]) == (
+        *("every 2:00:00", "every 1:00:00", "too often"),
+    )
+    assert mq("schedules", "override", *where, "--every", "60").startswith(
+        "overridden: every 0:01:00. The next tick is"
+    )
+    assert mq("schedules", "restore", *where) == "restored\n"
+    assert mq("schedules", "restore", *where) == "was not overridden\n"
+    assert refusal("schedules", "override", *where)[1] == 2
+
+
 def test_the_next_ticks_are_shown():
     mq("schedules", "create", *MADE, "--ends", "2999-01-01T00:00Z")
     where = ("digest", "--queue", "emails")

@@ -300,7 +300,7 @@ def test_changes_at_the_same_time_are_all_made(monkeypatch):
 
 @pytest.mark.usefixtures("in_code")
 def test_a_schedule_in_code_is_only_paused_and_fired(keys, redis_client):
-    with pytest.raises(ScheduleInCode, match="is in code: change it there, or pause it"):
+    with pytest.raises(ScheduleInCode, match="is in code: change it there, override its times, or pause it"):
         schedules.update(CODE, queue="emails", every=60)
     with pytest.raises(ScheduleInCode):
         schedules.delete(CODE, queue="emails")

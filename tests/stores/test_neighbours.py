@@ -31,7 +31,8 @@ from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks,
 from mq_django.stores.partition_transport import PartitionTransport
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.stores.results import RunningTask, begin, end_cancelled, note_running, read_progress_of, save, watch
-from mq_django.stores.schedules import RuntimeSchedules, Schedules, statuses
+from mq_django.stores.schedule_status import statuses
+from mq_django.stores.schedules import RuntimeSchedules, Schedules
 from mq_django.stores.workflow_home import Event, StepNotes, WorkflowHome
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -372,13 +373,16 @@ def be_scheduled(client, mq_settings):
     schedules = Schedules(queues["emails"].config, Session(get_client("consume")))
     report = Scheduled(name="nightly", queue="emails", message="report", data=marked(), when=every(minutes=1))
     tick = places.now_ms(client) - 10
-    schedules.read_states(["nightly"])
+    schedules.read_states([report])
     client.hset(queues["emails"].config.keys.schedules, "last:nightly", tick - 60_000)
     schedules.fire(report, tick)
     schedules.fire_now(report)
     schedules.skip(report, tick + 120_000, who="ann")
     schedules.skip(report, tick + 180_000, who="ann")
     schedules.unskip("nightly", tick + 180_000)
+    for override, before in ((b'{"every":60}', b""), (b"", b'{"every":60}')):
+        (known,) = schedules.read_states([report])[1]
+        schedules.override("nightly", override, before=before, last_ms=known.last_ms, due_ms=None, who="ann")
     client.hset(
         queues["emails"].config.keys.schedules, mapping={"last:nightly": tick - 60_000, "skips:nightly": tick - 60_000}
     )

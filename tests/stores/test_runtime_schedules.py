@@ -4,7 +4,8 @@ import pytest
 
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
-from mq_django.stores.schedules import TAKEN, Firing, Origin, RuntimeSchedules, Schedules, statuses
+from mq_django.stores.schedule_status import TAKEN, Origin, statuses
+from mq_django.stores.schedules import Firing, RuntimeSchedules, Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places

@@ -1,5 +1,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.stores.schedules import MAX_SKIPS, Firing, Schedules, statuses
+from mq_django.stores.schedule_status import statuses
+from mq_django.stores.schedules import MAX_SKIPS, Firing, Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -36,9 +38,10 @@ def plan_of(emails):
 
 def test_a_new_schedule_begins_now(schedules, keys, redis_client):
     before = places.now_ms(redis_client)
-    now_ms, (last,) = schedules.read_states([REPORT.name])
+    now_ms, (found,) = schedules.read_states([REPORT])
+    last = found.last_ms
     assert before <= now_ms == last
-    assert schedules.read_states([REPORT.name])[1] == [last]
+    assert schedules.read_states([REPORT])[1][0].last_ms == last
 
 
 def test_a_tick_publishes_its_message_once(schedules, keys, store, redis_client):
@@ -99,11 +102,11 @@ def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_ther
     schedules.pause(REPORT.name)
     before = places.now_ms(redis_client)
     schedules.resume(REPORT.name)
-    assert schedules.read_states([REPORT.name])[1][0] >= before
+    assert schedules.read_states([REPORT])[1][0].last_ms >= before
     assert schedules.fire(REPORT, before - 10)[0] is Firing.DONE
     seen_since(redis_client, keys, 1000)
     schedules.resume(REPORT.name)
-    assert schedules.read_states([REPORT.name])[1] == [1000]
+    assert schedules.read_states([REPORT])[1][0].last_ms == 1000
 
 
 def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedules, keys, store, redis_client):
@@ -179,7 +182,7 @@ def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
 @pytest.mark.usefixtures("in_code")
 def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
     transport = Pooled(get_client("consume"))
-    schedules.read_states([REPORT.name])
+    schedules.read_states([REPORT])
     schedules.pause(REPORT.name)
     (found,) = statuses(emails.config, transport).found
     assert (found.paused, found.next_ms) == (True, None)
@@ -191,7 +194,7 @@ def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, 
 
 def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
     transport = Pooled(get_client("consume"))
-    schedules.read_states(["old"])
+    schedules.read_states([replace(REPORT, name="old")])
     schedules.pause("old")
     (found,) = statuses(emails.config, transport).found
     assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
@@ -266,7 +269,7 @@ def test_firing_now_skips_nothing_and_forgets_nothing(schedules, keys, redis_cli
 
 @pytest.mark.usefixtures("in_code")
 def test_a_tick_is_skipped_once_and_fires_after_all(emails, schedules, redis_client):
-    now_ms, _ = schedules.read_states([REPORT.name])
+    now_ms, _ = schedules.read_states([REPORT])
     tick = REPORT.next_ms(now_ms, UTC) + MINUTE
     assert schedules.skip(REPORT, tick, who="ann\nben") == "SKIPPED"
     assert schedules.skip(REPORT, tick, who="eve") == "WAS_SKIPPED"

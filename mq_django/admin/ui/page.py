@@ -355,6 +355,8 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
         ("workflows", _("Workflows"), page.url("workflows")),
         ("activity", _("Activity"), page.url("activity")),
     ]
+    if any(config.has_schedules for config in get_config().queues.values()):
+        found.append(("schedules", _("Schedules"), page.url("schedules")))
     if current == "outbox" or uses_outbox():
         found.append(("outbox", _("Outbox"), page.url("outbox")))
     return [

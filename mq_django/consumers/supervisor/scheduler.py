@@ -1,7 +1,7 @@
 """Publish the messages of schedules at their ticks."""
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -18,7 +18,15 @@ from mq_django.core.texts import line
 from mq_django.errors import InvalidSchedule
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
-from mq_django.stores.schedules import Fired, Firing, Loaded, RuntimeSchedules, Schedules, home_of, scheduled
+from mq_django.stores.schedules import (
+    Fired,
+    Firing,
+    Loaded,
+    RuntimeSchedules,
+    Schedules,
+    home_of,
+    scheduled,
+)
 from mq_django.transport.sessions import Transport
 
 logger = get_logger(__name__)
@@ -53,9 +61,9 @@ class Scheduler(Service):
         self._stores = stores
         self._runtime = runtime
         self._queues = sorted({*stores, *runtime})
-        #: Those that were created at run time, by queue and name, with the time up to which their ticks have fired.
+        #: As Redis has or overrides them, by queue and name, with the time up to which their ticks have fired.
         self._loaded: dict[tuple[str, str], tuple[Scheduled, int]] = {}
-        #: By queue and name: those whose definitions are to be parsed.
+        #: By queue and name: those that are to be parsed.
         self._unread: dict[str, dict[str, Loaded]] = {}
         #: Schedule -> its next tick. Without the schedules of queues that could not be read.
         self._next: dict[tuple[str, str], int] = {}
@@ -96,7 +104,7 @@ class Scheduler(Service):
         now = time.monotonic()
         self.each([queue for queue in self._queues if self._checks[queue] <= now], self._check, called=str)
         is_read = self._read_on()
-        now_ms, entries = self._now_ms(), [*self._schedules, *(entry for entry, _last_ms in self._loaded.values())]
+        now_ms, entries = self._now_ms(), [entry for entry, _last_ms in self._loaded.values()]
         due = [entry for entry in entries if self._next.get(entry.id, NEVER) <= now_ms]
         due.sort(key=lambda entry: self._next[entry.id])
         firing = RoundShares(due, lambda entry: entry.queue)
@@ -119,24 +127,30 @@ class Scheduler(Service):
         self._checked[queue] = time.monotonic()
         self._checks[queue] = time.monotonic() + TRY_AGAIN
         entries = [entry for entry in self._schedules if entry.queue == queue]
+        self._unread[queue] = {}
         if entries:
-            now_ms, lasts = self._stores[queue].read_states([entry.name for entry in entries])
+            now_ms, found = self._stores[queue].read_states(entries)
             self._set_clock(now_ms)
-            self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
+            # At once: those that were created at run time may be thousands.
+            self.each(
+                [loaded for loaded in found if not self._is_known(queue, loaded)],
+                lambda loaded: self._expect_loaded(queue, loaded),
+                called=lambda loaded: f"schedule {loaded.name}",
+            )
         if queue in self._runtime:
-            self._load(queue, {entry.name for entry in (*entries, *_of_whole(queue))})
+            self._load(queue, {entry.name for entry in entries})
         self._checks[queue] = time.monotonic() + CHECK_EVERY
 
-    def _load(self, queue: str, hidden: Container[str]) -> None:
+    def _load(self, queue: str, own: Collection[str]) -> None:
         """Read the schedules that were created at run time, except those whose names are taken."""
         now_ms, found = self._runtime[queue].load()
-        self._set_clock(now_ms)
-        existing = {(queue, loaded.name) for loaded in found}
+        hidden = {*own, *(entry.name for entry in _of_whole(queue))}
+        found = [loaded for loaded in found if loaded.name not in hidden]
+        existing = {(queue, name) for name in (*own, *(loaded.name for loaded in found))}
         for gone in [each for each in self._loaded if each[0] == queue and each not in existing]:
             self._drop(gone)
-        self._unread[queue] = {
-            loaded.name: loaded for loaded in found if loaded.name not in hidden and not self._is_known(queue, loaded)
-        }
+        self._set_clock(now_ms)
+        self._unread[queue] = {loaded.name: loaded for loaded in found if not self._is_known(queue, loaded)}
 
     def _read_on(self) -> bool:
         """Parse what was loaded, and return whether that is all."""
@@ -153,7 +167,7 @@ class Scheduler(Service):
         """Return whether the next tick of a schedule is known: computing thousands takes seconds."""
         which = queue, loaded.name
         entry, last_ms = self._loaded.get(which, (None, None))
-        return entry is not None and which in self._next and (entry.definition, last_ms) == loaded[1:3]
+        return entry is not None and which in self._next and (entry.guard[1], last_ms) == loaded[1:3]
 
     def _expect_loaded(self, queue: str, loaded: Loaded) -> None:
         self._unread[queue].pop(loaded.name, None)
@@ -164,15 +178,11 @@ class Scheduler(Service):
         if entry is None:
             raise InvalidSchedule(f"Its definition is not valid: {loaded.parsed.problem}")
         self._loaded[which] = entry, loaded.last_ms
-        self._expect((entry, loaded.last_ms))
+        self._next[which] = entry.next_ms(loaded.last_ms, default_time_zone())
 
     def _drop(self, which: tuple[str, str]) -> None:
         self._loaded.pop(which, None)
         self._next.pop(which, None)
-
-    def _expect(self, found: tuple[Scheduled, int]) -> None:
-        entry, last_ms = found
-        self._next[entry.id] = entry.next_ms(last_ms, default_time_zone())
 
     def _fire(self, entry: Scheduled) -> None:
         # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
@@ -197,14 +207,8 @@ class Scheduler(Service):
         announce(Queue, made, made.message.id)
 
     def _propose(self, entry: Scheduled, first_ms: int) -> Fired:
-        """Fire the last tick since the first missed one that is not skipped: its message may still be in time."""
         store = (self._stores if entry.definition is None else self._runtime)[entry.queue]
-        now_ms, zone = max(first_ms, int(self._now_ms())), default_time_zone()
-        for tick_ms in entry.due_ms(first_ms, now_ms, zone):
-            fired = store.fire(entry, tick_ms, is_first=tick_ms == first_ms)
-            if fired.firing is not Firing.SKIPPED:
-                break
-        return fired
+        return store.fire_last(entry, first_ms, int(self._now_ms()))
 
     def _set_clock(self, now_ms: int) -> None:
         self._zero_ms = now_ms - time.monotonic() * 1000

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  schedules    {queue}:runtime-schedules   HASH   'definition:' name -> JSON; 'created:', 'changed:' and
 --                                                          'paused:' name -> ms and who; 'last:', 'fired:' name -> ms;
---                                                          'skips:' name -> lines: see parts/skips
+--                                                          'skips:' name -> lines: see parts/skips; 'recent:' name:
+--                                                          see schedules_fire
 -- ARGV[1]  name
 -- ARGV[2]  definition
 -- ARGV[3]  before       the definition that it replaces; '' to create the schedule
@@ -39,7 +40,7 @@ local stamp = now .. ' ' .. ARGV[4]
 redis.call('hset', schedules, 'definition:' .. name, ARGV[2], 'changed:' .. name, stamp)
 if before == '' then
   -- What others have left of an earlier schedule of this name.
-  redis.call('hdel', schedules, 'fired:' .. name, 'paused:' .. name)
+  redis.call('hdel', schedules, 'fired:' .. name, 'recent:' .. name, 'paused:' .. name)
   redis.call('hset', schedules, 'created:' .. name, stamp)
   if ARGV[6] == '1' then
     redis.call('hset', schedules, 'paused:' .. name, stamp)

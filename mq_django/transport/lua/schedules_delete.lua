@@ -8,7 +8,7 @@
 
 local name = ARGV[1]
 local found = redis.call('hdel', KEYS[1], 'definition:' .. name)
-for _, kind in ipairs({ 'created:', 'changed:', 'paused:', 'last:', 'fired:', 'skips:' }) do
+for _, kind in ipairs({ 'created:', 'changed:', 'paused:', 'last:', 'fired:', 'recent:', 'skips:' }) do
   redis.call('hdel', KEYS[1], kind .. name)
 end
 redis.call('publish', ARGV[2], 'schedules')

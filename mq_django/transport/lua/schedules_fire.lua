@@ -1,8 +1,9 @@
 -- Publish the message of a schedule's tick, once for all callers.
 --
 -- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name,
---                                                          'skips:' name -> lines: see parts/skips; or
---                      {queue}:runtime-schedules   HASH    the same, and 'definition:' name
+--                                                          'skips:' name -> lines: see parts/skips; 'recent:' name ->
+--                                                          lines: ms and id of its latest messages; 'override:' name; or
+--                      {queue}:runtime-schedules   HASH    the same, and 'definition:' name instead of the last
 -- KEYS[2]  ready     {queue}:ready              STREAM
 -- KEYS[3]  priority  {queue}:priority           ZSET    score: see parts/ranks
 -- KEYS[4]  waiting   {queue}:waiting            HASH    member -> body
@@ -17,11 +18,13 @@
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
 -- ARGV[9]  limit       messages the queue may hold; 0: no limit
--- ARGV[10] definition  of a schedule that was created at run time; '' for one of code or settings
--- ARGV[11] earlier     optional: '1' if an earlier tick was missed, too. It fires when this one is skipped
+-- ARGV[10] expected    the definition of a schedule that was created at run time; what overrides the times of one of
+--                      code or settings, or ''
+-- ARGV[11] kind        of the field that has it: 'definition:' or 'override:'
+-- ARGV[12] earlier     optional: '1' if an earlier tick was missed, too. It fires when this one is skipped
 --
 -- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'SKIPPED', 'EARLY', 'FULL', or 'CHANGED' when
--- it was changed or deleted. With 'DONE', 'EARLY', 'FULL' and 'CHANGED' nothing is written, and neither is with 'SKIPPED'
+-- it was changed, overridden or deleted. With 'DONE', 'EARLY', 'FULL' and 'CHANGED' nothing is written, and neither is with 'SKIPPED'
 -- if there is an earlier tick.
 
 -- with types
@@ -37,8 +40,7 @@ check_types({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [wa
 check_types({ [control] = 'hash' })
 
 local now = now_ms()
-local definition = ARGV[10]
-if definition ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= definition then
+if (redis.call('hget', schedules, ARGV[11] .. name) or '') ~= ARGV[10] then
   return { 'CHANGED', now }
 end
 if tick then
@@ -56,7 +58,7 @@ local later_skips, is_skipped, has_skips = {}, false, false
 if tick then
   later_skips, is_skipped, has_skips = skips_of(schedules, name, now, tick)
 end
-if is_skipped and not paused and ARGV[11] == '1' then
+if is_skipped and not paused and ARGV[12] == '1' then
   return { 'SKIPPED', now }
 end
 local publishes = not paused and not is_skipped
@@ -78,6 +80,12 @@ end
 if not publishes then
   return { paused and 'PAUSED' or 'SKIPPED', now }
 end
-redis.call('hset', schedules, 'fired:' .. name, string.format('%.0f', now))
+local at, recent = string.format('%.0f', now), {}
+for entry in string.gmatch(short(redis.call('hget', schedules, 'recent:' .. name)), '[^\n]+') do
+  recent[#recent + 1] = entry
+end
+recent[#recent + 1] = at .. ' ' .. ARGV[6]
+recent = table.concat(recent, '\n', math.max(1, #recent - 4))
+redis.call('hset', schedules, 'fired:' .. name, at, 'recent:' .. name, recent)
 count_published(minutes, ARGV[3], hours, ARGV[4], { [ARGV[7]] = 1 })
 return { 'FIRED', now }

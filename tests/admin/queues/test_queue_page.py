@@ -164,7 +164,7 @@ def test_schedules_show_their_next_and_last_firing(operator, digest):
     response = operator.get(PAGE)
     (row,) = response.context["schedules"]
 
-    assert (row["name"], row["when"], row["paused"], row["gone"]) == ("digest", "every 1 h", False, False)
+    assert (row["name"], row["when"], row["paused"], row["gone"]) == ("digest", "every hour", False, False)
     assert "in " in row["next"]
     assert row["last"] == ""
     act(operator, "fire", confirmed="yes")

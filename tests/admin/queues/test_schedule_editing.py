@@ -150,7 +150,7 @@ def test_one_in_the_settings_cannot_be_changed_or_deleted(operator, mq_settings)
 
 
 def test_a_page_shows_the_first_of_many(operator, monkeypatch):
-    monkeypatch.setattr("mq_django.admin.schedule_pages.MAX_ROWS", 2)
+    monkeypatch.setattr("mq_django.admin.schedule_rows.MAX_ROWS", 2)
     for number in range(3):
         schedules.create(f"s{number}", queue="emails", every=60, message="m")
     page = operator.get(PAGE)

@@ -11,7 +11,7 @@ from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import InvalidSchedule, QueueClosed, ScheduleExists, UnknownQueue, UnknownSchedule
 from mq_django.inspector import plans
 from mq_django.signals import message_published
-from mq_django.stores.schedules import Origin, statuses_of
+from mq_django.stores.schedule_status import Origin, statuses_of
 from mq_django.transport.connections import get_client, open_transport, open_transports
 from tests import places
 from tests.hearing import hears
@@ -184,3 +184,16 @@ def test_a_schedule_is_not_created_with_another_number_of_partitions(mq_settings
     mq_settings(QUEUES={"default": {"PARTITIONS": 4}})
     with pytest.raises(QueueClosed, match="has 8 partitions in Redis, and PARTITIONS is 4 here"):
         schedules.create("s1", every=3600, message="act", data={})
+
+
+def test_the_times_of_a_schedule_are_overridden_in_its_partition(mq_settings):
+    mq_settings(QUEUES=PARTITIONED, SCHEDULES={name: {**IN_SETTINGS[name], "every": 86400} for name in NAMES})
+    for name in NAMES:
+        assert schedules.override(name, every=1, reason="a test").home == f"default.{partition_of(name, PARTITIONS)}"
+    wait_until(lambda: [scheduler.run_once() for scheduler in fire_all()] and sum(ready()) >= len(NAMES))
+    for name in NAMES:
+        assert schedules.restore(name)
+    count = sum(ready())
+    fire_all()
+    assert sum(ready()) == count
+    assert {found.override for found in schedules.get_all("default")} == {None}

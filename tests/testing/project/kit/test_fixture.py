@@ -8,7 +8,7 @@ import pytest
 from shop.handlers import emails, welcome
 from shop.tasks import confirm
 
-from mq_django import Retry, queues, registry
+from mq_django import Retry, queues, registry, schedules
 from mq_django.errors import TestKitError, UnknownQueue
 
 ANN = {"email": "ann@shop.example"}
@@ -49,6 +49,18 @@ class TestTime:
         assert len(mq.run("default")) == 1
         emails.publish("welcome", ANN, delay=timedelta(days=2))
         assert [handled.message.name for handled in mq.run_until_idle(schedules=True)] == ["tick", "tick", "welcome"]
+        assert len(mq.published("default", "tick")) == 3
+
+    def test_overridden_schedules_fire_at_their_times(self, mq):
+        mq.travel_to(datetime(2060, 1, 1, 23, 30, tzinfo=UTC))
+        schedules.override("tick", every=3600)
+        mq.advance(hours=1)
+        assert [message.headers["scheduledtime"] for message in mq.published("default", "tick")][1:] == [
+            "2060-01-02T00:00:00.000Z"
+        ]
+        mq.advance(hours=1)
+        schedules.restore("tick")
+        mq.advance(hours=10)
         assert len(mq.published("default", "tick")) == 3
 
     def test_the_time_does_not_move_back(self, mq):
