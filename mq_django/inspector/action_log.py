@@ -13,7 +13,7 @@ from mq_django.inspector.stream_reader import Scanned, scan
 from mq_django.stores.activity import VERBS, Action, Verb, actions_in, read_command
 from mq_django.stores.background_jobs import jobs_of
 from mq_django.stores.dead_letters import is_entry, next_to
-from mq_django.stores.schedules import statuses_of
+from mq_django.stores.schedule_status import statuses_of
 from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import fan_out, reply_or_raise
 
