@@ -1,6 +1,6 @@
 """Begin a background job on all messages of a state that match: count them, show some, ask, and start it.
 
-Operators redrive, move or delete dead letters, purge ready messages, and cancel messages that wait.
+Operators redrive or delete dead letters, purge ready messages, cancel messages that wait, and move all of these.
 """
 
 import secrets
@@ -26,7 +26,7 @@ from mq_django.admin.job_pages import (
     partition_for,
     verb_of,
 )
-from mq_django.admin.message_lists import COLUMNS, row_of, table
+from mq_django.admin.message_lists import COLUMNS, row_of, table, warn_of_handlers
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.conf import get_config
@@ -36,7 +36,7 @@ from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
-from mq_django.inspector import jobs
+from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import ACTIONS, ActionableState, Matching, What
 from mq_django.inspector.message_lists import messages as list_messages
 
@@ -118,12 +118,16 @@ def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpRespo
     who = escape(page.request.user.get_username())
     begun = jobs.begin(name, what, state, who=who, criteria=criteria, until=until, rate=rate, target=target)
     if begun.word == "nothing":
-        return _nothing(page, name, state)
+        return _nothing(page, name, state, what)
     if begun.word == "busy":
         return page.leave(
             page.url("job", name, state), _("Another job is running. Wait until it finishes, or cancel it.")
         )
     page.log(name, _begun(page, state, what, found, target, rate) + begun_as(begun.token))
+    if target:
+        names = {view.name for view in list_messages(name, state, criteria, limit=SAMPLES, with_log=False).rows}
+        if unknown := dead_letters.without_handler(target, names):
+            warn_of_handlers(page, target, unknown)
     if begun.total <= AT_ONCE and not rate:
         _work_at_once(lambda worker: work_here(name, worker, state))
         log_result(name, jobs.get_job(name, state, token=begun.token))
@@ -145,7 +149,7 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
     found = jobs.count_matching(name, state, criteria, until=until)
     if not found.count and not found.is_more:
         if not criteria:
-            return _nothing(page, name, state)
+            return _nothing(page, name, state, what)
         list_url = page.url("messages", name, state) + filter_form.query(page)
         return page.leave(list_url, _("No message matches the filter."), messages.INFO)
     more = []
@@ -170,11 +174,12 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
     )
 
 
-def _nothing(page: Page, name: str, state: ActionableState) -> HttpResponse:
+def _nothing(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
-    return page.leave(
-        page.url("messages", name, state), sentences.get(state) or _("There is nothing to cancel."), messages.INFO
-    )
+    sentence = sentences.get(state) or _("There is nothing to cancel.")
+    if what == MOVE and state != "dead":
+        sentence = _("There is nothing to move.")
+    return page.leave(page.url("messages", name, state), sentence, messages.INFO)
 
 
 def _samples(page: Page, name: str, state: ActionableState, criteria: Filter, found: Matching) -> dict[str, Any]:

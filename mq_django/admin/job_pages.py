@@ -30,8 +30,8 @@ DONE = {REDRIVE: "redriven", MOVE: "moved", DELETE: "deleted", CANCEL: "cancelle
 
 
 def verb_of(state: MessageState, what: str) -> str:
-    """Return the verb for what is done with messages in a state: jobs delete all but dead letters."""
-    return what if state == "dead" else PURGE_READY if state == "ready" else CANCEL
+    """Return the verb for what is done with messages in a state: only dead letters are said to be deleted."""
+    return what if state == "dead" or what == MOVE else PURGE_READY if state == "ready" else CANCEL
 
 
 # Background jobs as text: what they do, and how far they are.
@@ -76,6 +76,9 @@ def progress(found: BackgroundJob) -> str:
         (PURGE_READY, "cancelled"): _("The job was cancelled after %(done)s messages were purged."),
     }
     verb = verb_of(order.messages, order.what)
+    if verb == MOVE and order.messages != "dead":
+        sentences[MOVE, "finished"] = _("Moved to %(target)s: %(done)s messages.")
+        sentences[MOVE, "cancelled"] = _("The job was cancelled after %(done)s messages were moved to %(target)s.")
     return sentences[verb, found.state] % {"done": done, "target": escape(order.target)[:160]}
 
 
@@ -244,19 +247,19 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
 
 # The question before something is done with messages.
 
-#: The form field with the queue to which dead letters are moved.
+#: The form field with the queue to which messages are moved.
 TARGET = "target"
 
 
 def chosen_target(page: Page, name: str) -> str:
-    """Return the queue to which a user moves dead letters.
+    """Return the queue to which a user moves messages.
 
     Raises:
         InvalidFilter: none was selected, or one to which they cannot be moved.
     """
     target = filter_form.given(page, TARGET) or ""
     if target not in dead_letters.targets(name):
-        raise InvalidFilter(_("Select the queue to which the dead letters are moved."))
+        raise InvalidFilter(_("Select the queue to which the messages are moved."))
     return target
 
 
@@ -288,7 +291,9 @@ def confirm_act(
     """Render the confirmation page of an action on messages."""
     verb = verb_of(state, what)
     # Without a number it is about several, also in languages in which nought is singular.
-    title, sentence, button = _question(state, verb, max(2, found.count) if found.is_more else found.count)
+    count = max(2, found.count) if found.is_more else found.count
+    is_live = verb == MOVE and state != "dead"
+    title, sentence, button = _question_of_move(state, count) if is_live else _question(state, verb, count)
     if verb == MOVE:
         inputs = [_target_input(name), *inputs]
     return confirm(
@@ -347,8 +352,36 @@ def _question(state: MessageState, verb: str, count: int) -> tuple[str, str, str
     return titles[verb if state == "dead" else state], sentences[verb], buttons[verb][count != 1]
 
 
+def _question_of_move(state: MessageState, count: int) -> tuple[str, str, str]:
+    """Return the same for a move of messages that are ready or wait."""
+    titles = {
+        "ready": ngettext(
+            "Move %(count)s ready message to another queue?", "Move %(count)s ready messages to another queue?", count
+        ),
+        "delayed": ngettext(
+            "Move %(count)s delayed message to another queue?",
+            "Move %(count)s delayed messages to another queue?",
+            count,
+        ),
+        "unhandled": ngettext(
+            "Move %(count)s unhandled message to another queue?",
+            "Move %(count)s unhandled messages to another queue?",
+            count,
+        ),
+        "parked": ngettext(
+            "Move %(count)s parked message to another queue?", "Move %(count)s parked messages to another queue?", count
+        ),
+    }
+    sentence = ngettext(
+        "It keeps its id, its attempts, and its due time if it has one. If a consumer takes it first, it stays here.",
+        "They keep their ids, attempts, and the due times that they have. Those that a consumer takes first stay here.",
+        count,
+    )
+    return titles[state], sentence, _("Yes, move it") if count == 1 else _("Yes, move them")
+
+
 def _target_input(name: str) -> dict[str, Any]:
-    """Return the field for the queue to which dead letters are moved."""
+    """Return the field for the queue to which messages are moved."""
     return {
         "name": TARGET,
         "label": _("To queue"),

@@ -20,6 +20,7 @@ from mq_django.admin.job_pages import (
     chosen_target,
     confirm_act,
     job_line,
+    partition_for,
     verb_of,
 )
 from mq_django.admin.ui import filter_form, text
@@ -40,10 +41,12 @@ from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
 from mq_django.core.retries import FAILED, Attempt
-from mq_django.inspector import actions, dead_letters
+from mq_django.core.texts import escape
+from mq_django.inspector import actions, dead_letters, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.explain import reason
 from mq_django.inspector.jobs import Matching
+from mq_django.inspector.message_lists import get_message
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
 from mq_django.inspector.queues import quick_stats
@@ -234,9 +237,13 @@ COLUMNS: Mapping[MessageState, Sequence[Column]] = {
     ),
 }
 
+#: The most names without a handler that a sentence has.
+MAX_NAMES = 5
+
 #: What is done with selected messages of a state.
 _KNOWN: Mapping[MessageState, Sequence[str]] = {
-    **dict.fromkeys(get_args(WaitingState), (CANCEL,)),
+    "ready": (MOVE,),
+    **dict.fromkeys(get_args(WaitingState), (CANCEL, MOVE)),
     "dead": (REDRIVE, MOVE, DELETE),
 }
 #: The labels of the button, and of the action on all that match.
@@ -390,7 +397,7 @@ def offered(name: str, state: MessageState) -> list[str]:
 
 @needs(VIEW, OPERATE)
 def act(page: Page, name: str, state: MessageState) -> HttpResponse:
-    """Cancel the selected waiting messages, or redrive, move or delete the selected dead letters, when confirmed."""
+    """Move the selected messages, cancel waiting ones, or redrive or delete dead letters, when confirmed."""
     what = page.request.POST.get("action", "")
     if what not in _KNOWN.get(state, ()):
         return HttpResponseBadRequest()
@@ -402,7 +409,7 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
     labels = (
         dead_letters.labels(name, entries[:MAX_LISTED])
         if state == "dead"
-        else [filter_form.label(ref) for ref in refs[:MAX_LISTED]]
+        else [_label(page, name, state, ref) for ref in refs[:MAX_LISTED]]
     )
     if not page.is_confirmed:
         return confirm_act(
@@ -420,16 +427,23 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
         _report(page, name, what, actions.cancel(name, entries), labels)
     elif what == MOVE:
         target = chosen_target(page, name)
-        _report(page, name, what, dead_letters.move(name, target, entries), labels, target=target)
+        outcome = moves.move(name, partition_for(state), target, entries)
+        _report(page, name, what, outcome, labels, target=target, is_dead=state == "dead")
     else:
         outcome = (dead_letters.redrive if what == REDRIVE else dead_letters.delete)(name, entries)
         _report(page, name, what, outcome, labels)
     return HttpResponseRedirect(list_url)
 
 
-def _report(page: Page, name: str, what: str, outcome: Outcome, labels: Sequence[str], *, target: str = "") -> None:
-    number = outcome.done
-    done, verb = {
+def _label(page: Page, name: str, state: MessageState, ref: str) -> str:
+    """Return the id of a message for a confirmation or the log: the reference of a ready one does not have it."""
+    view = get_message(name, state, ref_of(filter_form.named(page, ref))) if state == "ready" else None
+    return filter_form.label(ref) if view is None else view.id
+
+
+def _done(number: int) -> Mapping[str, tuple[str, str]]:
+    """Return what was done with so many messages, as a sentence, and as a verb for the history."""
+    return {
         CANCEL: (
             ngettext("%(count)s message was cancelled.", "%(count)s messages were cancelled.", number),
             "Cancelled",
@@ -446,18 +460,41 @@ def _report(page: Page, name: str, what: str, outcome: Outcome, labels: Sequence
             ),
             "Moved",
         ),
+        f"{MOVE} live": (
+            ngettext(
+                "%(count)s message was moved to %(target)s.", "%(count)s messages were moved to %(target)s.", number
+            ),
+            "Moved",
+        ),
         DELETE: (
             ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", number),
             "Deleted",
         ),
-    }[what]
+    }
+
+
+def _report(
+    page: Page,
+    name: str,
+    what: str,
+    outcome: Outcome,
+    labels: Sequence[str],
+    *,
+    target: str = "",
+    is_dead: bool = True,
+) -> None:
+    number = outcome.done
+    done, verb = _done(number)[what if is_dead else f"{what} live"]
     refused = ngettext(
-        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id.",
-        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids.",
+        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id or its "
+        "unique key.",
+        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids or"
+        " their unique keys.",
         outcome.refused,
     )
     # The log is in English.
-    count, kind = text.number(number), ("message" if what == CANCEL else "dead letter") + "s" * (number != 1)
+    kind = ("message" if what == CANCEL or not is_dead else "dead letter") + "s" * (number != 1)
+    count = text.number(number)
     where = f" to {target}" if target else ""
     report(
         page,
@@ -467,3 +504,12 @@ def _report(page: Page, name: str, what: str, outcome: Outcome, labels: Sequence
         logged=f"{verb} {count} {kind}{where}: {', '.join(labels)}",
         refused=refused if what == MOVE else "",
     )
+    if outcome.without_handler:
+        warn_of_handlers(page, target, outcome.without_handler)
+
+
+def warn_of_handlers(page: Page, target: str, names: Sequence[str]) -> None:
+    """Say that a queue has no handlers for messages that are moved to it or published there."""
+    shown = ", ".join(escape(name)[:100] for name in names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+    sentence = _("No handler of queue %(queue)s is registered here for %(names)s: such messages wait until one is.")
+    page.say(messages.WARNING, sentence % {"queue": target, "names": shown})

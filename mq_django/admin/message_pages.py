@@ -15,6 +15,7 @@ from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
 from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error, state_words
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
+from mq_django.admin.ui.json_text import NotJSON, difference, read
 from mq_django.admin.ui.page import (
     CHOSEN,
     OPERATE,
@@ -34,7 +35,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
-from mq_django.inspector import actions, dead_letters, explain
+from mq_django.inspector import actions, copies, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import reason, why
 from mq_django.inspector.key_lines import line_hash, line_of
@@ -89,15 +90,31 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         act_url=page.url("chosen", name, view.state) + filter_form.query(page),
         chosen_field=CHOSEN,
         ref=filter_form.handle(page, view),
-        buttons=_buttons(page, name, view) if page.can(OPERATE) else [],
+        buttons=[*_buttons(page, name, view), *_again(page, name, view)] if page.can(OPERATE) else [],
         is_running=runs_ms is not None,
         why="" if cause is None else why(cause, name=view.name, can_see_data=can_see_data),
         line_url=_line_url(page, name, view),
         holds=_holds(page, name, view),
+        **_copies(name, view, can_see_data=can_see_data),
         progress=None if is_left else bar_of(name, view.id, can_see_data=can_see_data),
         **_failure(view, can_see_data=can_see_data),
         **facts(view, can_see_data=can_see_data, first=first, last=last),
     )
+
+
+def _copies(name: str, view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
+    """Return a message as texts to copy, for users who may see data."""
+    if not can_see_data or not view.has_data:
+        return {}
+    found = [
+        ("JSON", copies.as_json(view)),
+        ("manage.py mq publish", copies.as_publish(name, view)),
+        ("XADD (redis-cli)", copies.as_xadd(name, view)),
+    ]
+    return {
+        "copies": [(label, text.visible(copied, lines=True)) for label, copied in found if copied],
+        "copies_redacted": copies.has_secrets(view),
+    }
 
 
 def _about(view: MessageView, runs_ms: int | None) -> tuple[list[Fact], list[Fact]]:
@@ -127,17 +144,25 @@ def _about(view: MessageView, runs_ms: int | None) -> tuple[list[Fact], list[Fac
 def _buttons(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
     """Return the buttons of a message: each with the address that it leads to, or the action that it posts."""
     ref = filter_form.handle(page, view)
-    if view.state in ("ready", "pending"):
-        if not actions.can_cancel_running(name):
-            return []
-        return [{"label": _("Cancel…"), "url": page.url("cancel", name, view.state, ref)}]
     words = {CANCEL: _("Cancel…"), REDRIVE: _("Redrive…"), MOVE: _("Move…"), DELETE: _("Delete…")}
+    if view.state in ("ready", "pending"):
+        cancels = [{"label": words[CANCEL], "url": page.url("cancel", name, view.state, ref)}]
+        moves = [{"label": words[what], "action": what} for what in offered(name, view.state)]
+        return [*(cancels if actions.can_cancel_running(name) else []), *moves]
     is_valid = view.state != "dead" or not view.problem
     posted = [
         {"label": words[what], "action": what} for what in offered(name, view.state) if is_valid or what == DELETE
     ]
     edit = {"label": _("Edit and resubmit…"), "url": page.url("dead_edit", name, ref)} if view.state == "dead" else None
     return [edit, *posted] if edit and is_valid and page.can(SEE_DATA) else posted
+
+
+def _again(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
+    """Return the link to the form that publishes a message again, which shows its data."""
+    if not page.can(SEE_DATA) or not view.has_data or GROUP_SEPARATOR in name:
+        return []
+    query = urlencode({"state": view.state, "ref": filter_form.handle(page, view)})
+    return [{"label": _("Publish again…"), "url": f"{page.url('publish', name)}?{query}"}]
 
 
 def _line_url(page: Page, name: str, view: MessageView) -> str:
@@ -318,7 +343,12 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
     written = page.request.POST.get("data")
     if written is None:
         return _form(page, name, entry, editable(view.data))
+    try:
+        changed = read(written)
+    except NotJSON as error:
+        return _form(page, name, entry, written, str(error))
     if not page.is_confirmed:
+        changes = difference(view.data, changed)
         return confirm(
             page,
             name,
@@ -329,12 +359,15 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
             back_url=page.url("message", name, "dead", entry),
             fields=[("data", written)],
             listed=[text.visible(view.id, limit=200)],
+            samples={
+                "diff": changes or text.pretty(changed),
+                "diff_title": _("Changes of the data") if changes else _("The data is unchanged"),
+            },
         )
     try:
         message_id = resubmit(name, entry, written)
     except (DecodeError, InvalidMessage) as error:
-        page.say(messages.ERROR, str(error))
-        return _form(page, name, entry, written)
+        return _form(page, name, entry, written, str(error))
     if message_id is None:
         page.say(messages.WARNING, _("This dead letter no longer exists: it was redriven or deleted."))
     else:
@@ -352,13 +385,14 @@ def editable(data: Any) -> str:
     )
 
 
-def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
+def _form(page: Page, name: str, entry: str, written: str, error: str = "") -> HttpResponse:
     return page.render(
         "dead_edit",
         _("Edit and resubmit"),
         queue=name,
         tabs=tabs(page, name, "dead"),
         written=written,
+        error=text.visible(error, limit=500) if error else "",
         act_url=page.url("dead_edit", name, entry),
         back_url=page.url("message", name, "dead", entry),
     )

@@ -102,6 +102,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         # Some of its partitions are paused, others are not.
         "resume_url": page.url("resume", name) if view.paused_parts and not view.paused else "",
         "purge_url": page.url("act_on_all", name, "ready", "delete"),
+        "publish_url": "" if GROUP_SEPARATOR in name else page.url("publish", name),
         "consumers": [_consumer(view, found) for found in view.consumers[:MAX_CONSUMERS]],
         "unlisted_consumers": text.number(unlisted) if (unlisted := len(view.consumers) - MAX_CONSUMERS) > 0 else "",
         "external": view.external,

@@ -41,6 +41,8 @@ class Outcome:
     error: StoreError | QueueFull | None = None
     #: Some of the affected messages, for the log.
     examples: list[str] = field(default_factory=list)
+    #: The names of moved messages for which no handler of the other queue is registered: these wait there.
+    without_handler: list[str] = field(default_factory=list)
 
 
 def effect_of(_: Given, found: Outcome) -> Effect:

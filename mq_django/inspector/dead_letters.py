@@ -400,14 +400,14 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
 
 
 def targets(name: str) -> list[str]:
-    """Return the queues, and groups of topics, to which the dead letters of one can be moved."""
+    """Return the queues, and groups of topics, to which the messages of one can be moved."""
     config = get_config()
     groups = [group for topic in config.topics for group in registry.groups(topic)]
     return sorted(found for found in {*config.queues, *groups} - {name} if config.queue(found).partitions == 1)
 
 
 def check_target(name: str, target: str) -> QueueConfig:
-    """Return the options of the queue to which dead letters of `name` are to be moved.
+    """Return the options of the queue to which messages of `name` are to be moved.
 
     Raises:
         UnknownQueue: it is not configured, or there is no such group of a topic.
@@ -416,15 +416,13 @@ def check_target(name: str, target: str) -> QueueConfig:
     """
     config = get_config()
     if public_name(target) == public_name(name):
-        raise NotSupported(f"The dead letters belong to queue {name!r}: redrive them instead of moving them")
+        raise NotSupported(f"The messages are in queue {name!r} already: if they are dead letters, redrive them")
     if target in config.topics:
-        raise NotSupported(
-            f"{repr_of(target)} is a topic: dead letters are moved to a queue, or to one group of a topic"
-        )
+        raise NotSupported(f"{repr_of(target)} is a topic: messages are moved to a queue, or to one group of a topic")
     require_queue(target)
     found = config.queue(target)
     if found.partitions > 1:
-        raise NotSupported(f"{repr_of(target)} has or is a partition: dead letters are not moved to these")
+        raise NotSupported(f"{repr_of(target)} has or is a partition: messages are not moved to these")
     return found
 
 
@@ -453,6 +451,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     left, outcome = _valid(entries)
     while left and outcome.error is None:
         left = _move_next(mover, left, into, outcome)
+    outcome.without_handler = without_handler(target, mover.names)
     return outcome
 
 

@@ -215,6 +215,7 @@ def reason(word: str) -> str:
         "crashed": _("its process died"),
         "expired": _("expired"),
         "uncertain": _("may have been handled before"),
+        "moved": _("on its way to another queue"),
     }
     return known.get(word, word)
 

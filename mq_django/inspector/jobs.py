@@ -67,7 +67,7 @@ def begin(
     rate: int = 0,
     target: str = "",
 ) -> Begun:
-    """Start a job that redrives, moves or deletes the dead letters that match, or deletes other messages.
+    """Start a job that redrives, moves or deletes the dead letters that match, or moves or deletes other messages.
 
     A queue can have a running job for each state of its messages. In a queue with partitions each one that has messages
     gets one, and they share the rate; none is started while any has one.
@@ -79,17 +79,17 @@ def begin(
 
     Args:
         name: the queue, or the group of a topic as `topic:group`.
-        what: `redrive`, `move` or `delete`; of a state other than `dead` only `delete`.
+        what: `redrive`, `move` or `delete`; only dead letters are redriven.
         state: of the messages.
         who: the user who starts it.
         criteria: which messages.
         until: an entry id.
         rate: the limit in messages per second; 0: no limit.
-        target: the queue to which dead letters are moved. While that is at its MAX_DEPTH, the job waits.
+        target: the queue to which messages are moved. While that is at its MAX_DEPTH, the job waits.
 
     Raises:
         UnknownQueue: a queue is not configured.
-        NotSupported: dead letters cannot be moved there.
+        NotSupported: messages cannot be moved there.
         InvalidFilter: `until` is not an entry id, the rate is below zero, or the filter is one for dead letters.
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
@@ -97,7 +97,7 @@ def begin(
     if what == "move":
         check_target(name, target)
     if what not in ACTIONS[state] or (state != "dead" and (criteria.error or criteria.group)):
-        raise InvalidFilter("Only dead letters have an error, and are redriven or moved")
+        raise InvalidFilter("Only dead letters have an error, and are redriven")
     counts, until = _counted(name, state, until)
     if not counts:
         return Begun("nothing")

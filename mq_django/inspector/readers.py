@@ -139,6 +139,10 @@ class RsmqReader(StreamReader):
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled]
         return scripts.command("rsmq_delayed", keys=key_names, args=[start, limit, max_bytes])
 
+    def _waiting_members(self, state: MessageState, named: Sequence[bytes]) -> list[bytes]:
+        # The script that takes them looks at their state.
+        return [*named]
+
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
         return {}
 

@@ -121,6 +121,22 @@ class StreamReader:
         source, _, name = ref.partition(".")
         return next((self.entry(each, name_of(name)) for each in get_args(Source) if each == source), None)
 
+    def members(self, state: MessageState, refs: Sequence[str]) -> dict[str, list[bytes]]:
+        """Return the entries or members of messages that are ready or wait, by the names of their sources: "" waits."""
+        found: dict[str, list[bytes]] = {}
+        if state != "ready":
+            return {"": self._waiting_members(state, [name_of(ref) for ref in refs])}
+        for ref in refs:
+            source, _, name = ref.partition(".")
+            if source == "priority" or (source in ("front", "ready") and is_entry(name)):
+                found.setdefault(source, []).append(name_of(name))
+        return found
+
+    def _waiting_members(self, state: MessageState, named: Sequence[bytes]) -> list[bytes]:
+        replies = self._transport.pipeline([self._find_command(name) for name in named]) if named else []
+        found = [reply for reply in map(reply_or_raise, replies) if not isinstance(reply, bytes)]
+        return [reply[3] for reply in found if _WAITING.get(reply[0]) == state]
+
     def _waiting_command(self, state: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
         keys = {"delayed": self._keys.due, "unhandled": self._keys.unhandled, "parked": self._keys.parked}
         return self._page_command(keys[state], start, limit, max_bytes)

@@ -1,4 +1,4 @@
-"""The verbs `redrive`, `purge` and `jobs` of the command `mq`: what changes messages, and its background jobs.
+"""The verbs `redrive`, `move`, `purge` and `jobs` of the command `mq`: what changes messages, and its background jobs.
 
 An action on all messages that match runs as a job in this process: the admin shows it, and consumers continue it if
 this process is killed.
@@ -17,7 +17,7 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
-from mq_django.inspector import dead_letters, jobs
+from mq_django.inspector import dead_letters, jobs, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import ActionableState, BackgroundJob
 from mq_django.inspector.message_views import MessageView, moment_text
@@ -62,6 +62,19 @@ def redrive(options: Options, terminal: Terminal) -> VerbResult:
     if target is None:
         return result_of(inspect.redrive(queue, ids), "redriven", ids=len(ids))
     return result_of(inspect.move(queue, target, ids), "moved", ids=len(ids))
+
+
+def move(options: Options, terminal: Terminal) -> VerbResult:
+    """Put messages into another queue: some by their ids, or all in a state that match."""
+    queue, ids, state, target = options["queue"], options["ids"], options["state"], options["target"]
+    if bool(ids) == (state is not None):
+        raise CommandError("Give the ids of messages, or --state.", returncode=2)
+    if target is None:
+        raise CommandError("Name the other queue: --to.", returncode=2)
+    dead_letters.check_target(queue, target)
+    if ids:
+        return result_of(moves.move_messages(queue, target, ids), "moved", ids=len(ids))
+    return _all(options, terminal, "move", state)
 
 
 def _errors(queue: str) -> VerbResult:
@@ -215,7 +228,7 @@ def _preview(options: Options, terminal: Terminal, what: jobs.What, state: Actio
     row = {"dry_run": True, "count": counted, "at_least": more, "examples": rows}
     if not target:
         return VerbResult(row, lines)
-    if where == NOTHING:
+    if where == NOTHING and state == "dead":
         # Only the first messages were read.
         names |= {group.group.name for group in inspect.dead_groups(queue) if group.group}
     unhandled = dead_letters.without_handler(target, names - {""})

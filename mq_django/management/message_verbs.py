@@ -313,12 +313,15 @@ def _shown(name: str, value: Any) -> str:
 
 def publish(options: Options, _: Terminal) -> VerbResult:
     """Publish a message."""
-    try:
-        data = loads(options["data"].encode())
-    except DecodeError as error:
-        raise CommandError(f"The data is {error}", returncode=2) from error
-    more = {name: options[name] for name in ("delay", "key", "unique")}
-    message_id = _publish(options["queue"], options["name"], data, more)
+    read: dict[str, Any] = {}
+    for name, written in (("data", options["data"]), ("headers", options["headers"] or "{}")):
+        try:
+            read[name] = loads(written.encode())
+        except DecodeError as error:
+            verb = "is" if name == "data" else "are"
+            raise CommandError(f"The {name} {verb} {error}", returncode=2) from error
+    given = {name: options[name] for name in ("delay", "key", "unique", "priority", "expires")}
+    message_id = _publish(options["queue"], options["name"], read["data"], {**given, "headers": read["headers"]})
     return VerbResult({"id": message_id}, [message_id])
 
 

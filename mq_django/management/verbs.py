@@ -402,6 +402,9 @@ VERBS: dict[str, Verb | Actions] = {
         arg("--delay", "Seconds.", type=float),
         arg("--key", "The key of the message."),
         arg("--unique", "With --delay: replace a waiting message with the same unique key."),
+        arg("--priority", "-100 to 100; higher runs sooner.", type=int, default=0),
+        arg("--expires", "Seconds after which it is not handled any more.", type=float),
+        arg("--headers", "Texts by name, as a JSON object.", metavar="JSON"),
     ),
     "redrive": verb(
         job_verbs.redrive,
@@ -417,6 +420,15 @@ VERBS: dict[str, Verb | Actions] = {
         arg("--to", "Move them to this queue or topic:group.", dest="target", metavar="QUEUE"),
         *selecting("--all"),
         *working("--all"),
+    ),
+    "move": verb(
+        job_verbs.move,
+        QUEUE,
+        arg("ids", "The id of a message that waits, is ready, or is dead.", nargs="*", metavar="id"),
+        (arg("--state", "All messages in this state.", choices=job_verbs.REMOVABLE),),
+        arg("--to", "The queue or topic:group that gets them.", dest="target", metavar="QUEUE"),
+        *selecting("--state"),
+        *working("--state"),
     ),
     "purge": verb(
         job_verbs.purge,

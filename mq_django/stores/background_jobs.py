@@ -14,9 +14,9 @@ from mq_django.core import rsmq_format
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import READY, RsmqKeys
-from mq_django.core.message_format import decode_body, decode_entry, entry_ms, message_of
+from mq_django.core.message_format import decode_body, decode_entry, entry_ms, history_of, isolation, message_of
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import score, whole
+from mq_django.core.numbers import score, score_ms, whole
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores.activity import Actor, attempt, record
@@ -31,10 +31,10 @@ from mq_django.stores.dead_letters import (
     open_dead_letters,
     text_of,
 )
-from mq_django.stores.moving import Mover
+from mq_django.stores.moving import Mover, Whole
 from mq_django.stores.outbox_marks import note_ended
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 # Scan the ready or waiting messages of a queue and delete those that match: what a background job does in a step.
@@ -42,7 +42,7 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 # A scan goes on from a cursor. It returns each message that stays in its place, whatever is added or removed
 # meanwhile.
 
-#: The places of messages that are only deleted, and of all that jobs act on.
+#: The places of messages that are deleted or moved, and of all that jobs act on.
 DeletableState = Literal["ready", "delayed", "unhandled", "parked"]
 ActionableState = Literal["dead", DeletableState]
 
@@ -80,8 +80,9 @@ class Cursor(NamedTuple):
 class SortedSet:
     """A sorted set of waiting messages."""
 
-    def __init__(self, config: QueueConfig, transport: Transport, key: str) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, key: str, state: ActionableState = "ready") -> None:
         self._queue, self._keys, self._transport, self._key = config.name, config.keys, transport, key
+        self._state = state
 
     def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
         """Return about `count` messages, and the next cursor: empty at the end."""
@@ -93,13 +94,41 @@ class SortedSet:
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
-        return delete_messages(self._transport, self._keys, self._named(), step, members)
+        return delete_messages(self._transport, self._keys, self.named(), step, members)
 
-    def _named(self) -> Mapping[str, str]:
+    def named(self) -> Mapping[str, str]:
         """Return the keys that a deletion changes, by their names in the script."""
         keys = self._keys
         own = {"waiters": self._key, "waiting": keys.waiting, "unique": keys.unique}
         return own | {"claims": keys.claims, "notes": keys.step_notes}
+
+    def whole(self, members: Sequence[bytes]) -> list[Whole]:
+        """Return the messages among these that still exist; see MessageSource."""
+        commands: list[Command] = [("ZSCORE", self._key, member) for member in members]
+        replies = self._transport.pipeline([*commands, *self._body_commands(members)])
+        scores, bodies = replies[: len(members)], replies[len(members) :]
+        each = zip(members, map(reply_or_raise, scores), self._bodies(bodies), strict=True)
+        return [self._whole(member, score, *body) for member, score, body in each if score is not None]
+
+    def _body_commands(self, members: Sequence[bytes]) -> list[Command]:
+        return [("HGET", self._keys.waiting, member) for member in members]
+
+    def _bodies(self, replies: Sequence[Any]) -> list[tuple[bytes, str]]:
+        """Return the bodies in the replies to these commands, and the histories that are stored apart."""
+        return [(reply_or_raise(reply) or b"", "") for reply in replies]
+
+    def _whole(self, member: bytes, score: bytes, body: bytes, history: str) -> Whole:
+        due_ms = score_ms(score) if self._state == "delayed" else None
+        try:
+            return Whole(member, body, self._delivery(member, body, history), due_ms)
+        except (DecodeError, UnicodeDecodeError):
+            return Whole(member, body, None)
+
+    def _delivery(self, member: bytes, body: bytes, history: str) -> Delivery:
+        found = decode_body(body)
+        message = message_of(found, queue=self._queue, entry=member)
+        alone = isolation(found.get("alone"))
+        return Delivery(message, READY, member, dumps(message.data), *alone, history or history_of(found), 0.0)
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
         message_id = member.decode(errors="backslashreplace")
@@ -123,19 +152,38 @@ class RsmqMessages(SortedSet):
     _keys: RsmqKeys
 
     def __init__(self, config: RsmqConfig, transport: Transport, state: ActionableState) -> None:
-        super().__init__(config, transport, config.keys.zset)
-        self._state = state
+        super().__init__(config, transport, config.keys.zset, state)
 
-    def _named(self) -> Mapping[str, str]:
+    def named(self) -> Mapping[str, str]:
         return {name: getattr(self._keys, name) for name in ("zset", "hash", "notes", "unhandled", "retried")}
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
+        return self._delivery(member, body, "").message
+
+    def _body_commands(self, members: Sequence[bytes]) -> list[Command]:
+        keys = self._keys
+        bodies: list[Command] = [("HGET", keys.hash, member) for member in members]
+        return [*bodies, *(("HGET", keys.notes, member + b":story") for member in members)]
+
+    def _bodies(self, replies: Sequence[Any]) -> list[tuple[bytes, str]]:
+        half = len(replies) // 2
+        bodies, histories = map(reply_or_raise, replies[:half]), map(reply_or_raise, replies[half:])
+        return [(body or b"", text_of(history)) for body, history in zip(bodies, histories, strict=True)]
+
+    def _delivery(self, member: bytes, body: bytes, history: str) -> Delivery:
         found = rsmq_format.decode(
-            *(body,), queue=self._queue, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member
+            body,
+            queue=self._queue,
+            message_id=line(member),
+            first_ms=0,
+            attempt=1,
+            alone="",
+            receipt=member,
+            history=history,
         )
         if not isinstance(found, Delivery):
             raise DecodeError(found.reason)
-        return found.message
+        return found
 
 
 class ReadyStream:
@@ -154,8 +202,21 @@ class ReadyStream:
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
-        named = {"stream": self._key, "claims": self._keys.claims, "notes": self._keys.step_notes}
-        return delete_messages(self._transport, self._keys, named, step, members)
+        return delete_messages(self._transport, self._keys, self.named(), step, members)
+
+    def named(self) -> Mapping[str, str]:
+        """See SortedSet.named()."""
+        return {"stream": self._key, "claims": self._keys.claims, "notes": self._keys.step_notes}
+
+    def whole(self, members: Sequence[bytes]) -> list[Whole]:
+        """See SortedSet.whole()."""
+        commands: list[Command] = [("XRANGE", self._key, entry, entry) for entry in members]
+        replies = self._transport.pipeline(commands) if commands else []
+        return [self._whole(*row) for reply in replies for row in reply_or_raise(reply)]
+
+    def _whole(self, entry: bytes, flat: list[bytes]) -> Whole:
+        found = decode_entry(flat, queue=self._queue, stream=READY, entry=entry)
+        return Whole(entry, b"", found if isinstance(found, Delivery) else None)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])
@@ -192,9 +253,14 @@ def _sources(config: QueueConfig, transport: Transport, state: ActionableState) 
         yield ReadyStream(config, transport, keys.front)
         yield ReadyStream(config, transport, keys.ready)
     else:
-        yield SortedSet(
-            config, transport, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[state]
-        )
+        key = {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[state]
+        yield SortedSet(config, transport, key, state)
+
+
+def sources_by_name(config: QueueConfig, transport: Transport, state: ActionableState) -> Mapping[str, Source]:
+    """Return the sources of messages in a state, each by its name in references if they are ready, else by ""."""
+    names = ("priority", "front", "ready") if state == "ready" else ("",)
+    return dict(zip(names, _sources(config, transport, state), strict=False))
 
 
 def delete_found(
@@ -225,13 +291,15 @@ State = Literal["running", "finished", "cancelled"]
 
 #: The actions of jobs on messages in each state.
 ACTIONS: Mapping[ActionableState, Sequence[What]] = {
-    state: get_args(What) if state == "dead" else ("delete",) for state in get_args(ActionableState)
+    state: get_args(What) if state == "dead" else ("move", "delete") for state in get_args(ActionableState)
 }
 
 #: The fields of a job in Redis, each after its place and a colon.
 _TEXTS = ("until", "target", "who", "token")
+#: Dead letters on their way to another queue that the last step of a move has left, separated by spaces.
+_HELD = "held"
 _COUNTS = ("total", "looked", "done", "missing", "refused")
-_FIELDS = ("what", "state", "wanted", "rate", "after", "since", "changed", "worker", *_TEXTS, *_COUNTS)
+_FIELDS = ("what", "state", "wanted", "rate", "after", "since", "changed", "worker", _HELD, *_TEXTS, *_COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +342,8 @@ class BackgroundJob:
     changed_ms: int
     #: Empty until a worker has claimed it.
     worker: str
+    #: The dead letters that the last step has made of the messages that it moves.
+    held: Sequence[str] = ()
 
 
 class BackgroundJobs:
@@ -374,12 +444,7 @@ class BackgroundJobs:
 
     def _move(self, job: BackgroundJob, worker: str, chosen: list[str], looked: list[str]) -> float:
         """Move the chosen ones of the dead letters that were looked at, as far as they fit into the target."""
-        try:
-            target = get_config().queue(job.order.target)
-        except UnknownQueue:
-            # This project has other settings than the one that started the job.
-            raise _Over("cancelled") from None
-        mover = Mover(self._config, self._transport, target)
+        mover = self._mover(job)
         words, is_full = mover.write(chosen)
         if len(words) < len(chosen):
             if not words:
@@ -388,22 +453,46 @@ class BackgroundJobs:
         mover.remove(chosen, words, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
         return FULL if is_full else _pause(job, len(words))
 
+    def _mover(self, job: BackgroundJob) -> Mover:
+        try:
+            target = get_config().queue(job.order.target)
+        except UnknownQueue:
+            # This project has other settings than the one that started the job.
+            raise _Over("cancelled") from None
+        return Mover(self._config, self._transport, target)
+
     def _messages_step(self, job: BackgroundJob, worker: str) -> float:
-        """Delete some messages; see _letters_step()."""
-        order = job.order
-        read = scan_state(self._config, self._transport, order.messages, Cursor.of(job.after), _limit(job, BATCH))
+        """Delete or move some messages; see _letters_step()."""
+        order, is_move = job.order, job.order.what == "move"
+        if is_move and job.held and (left := self._mover(job).left(job.held)):
+            return self._move_held(job, self._mover(job), worker, left, job.after)
+        limit = _limit(job, MAX_MOVED if is_move else BATCH)
+        read = scan_state(self._config, self._transport, order.messages, Cursor.of(job.after), limit)
         if read is None:
             raise _Over("finished")
         source, found, after = read
         chosen = _chosen(order, found)
-        delete_found(
-            self._config,
-            self._transport,
-            source,
-            chosen,
-            JobStep(worker, str(after), len(found), LEASE_MS, order.messages),
-        )
-        return _pause(job, len(chosen))
+        step = JobStep(worker, str(after), len(found), LEASE_MS, order.messages)
+        if not is_move:
+            delete_found(self._config, self._transport, source, chosen, step)
+            return _pause(job, len(chosen))
+        mover = self._mover(job)
+        # A scan of a sorted set may return more than it was asked for, and some twice.
+        members = [*dict.fromkeys(message.member for message in chosen)]
+        held = mover.hold(source, members, step=step, before=job.after)
+        at = str(after) if held.is_whole else job.after
+        pause = self._move_held(job, mover, worker, held.entries, at) if held.entries else 0.0
+        return FULL if held.is_full else pause
+
+    def _move_held(self, job: BackgroundJob, mover: Mover, worker: str, held: Sequence[str], after: str) -> float:
+        """Write the dead letters that a step has made to the target, and remove them."""
+        words, is_full = mover.write(held)
+        state = job.order.messages
+        mover.remove(held, words, step=JobStep(worker, after, 0, LEASE_MS, state))
+        if not is_full and len(words) == len(held):
+            # Those that the target has refused since it was asked stay dead letters.
+            reply_or_raise(self._transport.pipeline([("HDEL", self._config.keys.jobs, f"{state}:{_HELD}")])[0])
+        return FULL if is_full else _pause(job, len(words))
 
     def _end(self, state: ActionableState, ending: State, worker: str) -> bool:
         return self._run("jobs_end", [state, ending, worker]) == b"ENDED"
@@ -479,5 +568,6 @@ def _job_of(state: ActionableState, fields: Fields) -> BackgroundJob | None:
         since_ms=whole(own["since"]) or 0,
         changed_ms=whole(own["changed"]) or 0,
         worker=text_of(own["worker"]),
+        held=[*filter(is_entry, text_of(own[_HELD]).split())],
         **counts,
     )

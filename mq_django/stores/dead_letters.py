@@ -46,8 +46,13 @@ MAX_RAW = 64 * 1024
 
 #: The fields of a dead letter that are not the message's own.
 DEAD_FIELDS = frozenset(
-    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody", "deadstory")
+    (
+        *("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst"),
+        *("deadraw", "deadbody", "deadstory", "deaddue"),
+    )
 )
+#: The reason of a dead letter that is on its way to another queue: see `mq_django.stores.moving`.
+MOVED = "moved"
 
 
 def history_of(consumer: str, settlement: Settlement) -> str:
@@ -92,10 +97,24 @@ def failure_fields(delivery: Delivery | Undecodable, outcome: Bury) -> list[str 
     ]
 
 
+def moved_fields(delivery: Delivery, target: str, due: str) -> list[str | bytes]:
+    """Return the fields of the dead letter of a message that is being moved; `due` is its due time, if it has one."""
+    message = delivery.message
+    return [
+        *message_fields(delivery),
+        *("deadreason", MOVED),
+        *("deaderror", f"On its way to queue {target!r}"),
+        *("deadattempts", str(message.attempt - 1)),
+        *("deadfirst", str(message.published_ms or "")),
+        *(("deadstory", delivery.history) if delivery.history else ()),
+        *(("deaddue", due) if due else ()),
+    ]
+
+
 def buried_history(fields: Mapping[bytes, bytes]) -> str:
     """Return the attempt history of a dead letter with the traceback of the last attempt, as a redrive writes it."""
     history = text_of(fields.get(b"deadstory"))
-    if not history.endswith("}"):
+    if not history.endswith("}") or b"deadtraceback" not in fields:
         return history
     traceback = dumps(text_of(fields.get(b"deadtraceback"))).decode()
     return f'{history[:-1]},"traceback":{traceback}}}'

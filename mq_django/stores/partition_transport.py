@@ -72,6 +72,7 @@ WAKE = frozenset(
         "dead_redrive",
         "lines_skip",
         "messages_delete",
+        "messages_hold",
         "topic_seek",
         "waiting_cancel",
         "waiting_promote",

@@ -1,11 +1,11 @@
-"""`manage.py mq redrive --to`: dead letters into another queue."""
+"""`manage.py mq redrive --to` and `mq move`: messages into another queue."""
 
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django import inspector
+from mq_django import inspector, queues
 from mq_django.inspector import jobs
 from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import bury, bury_many
@@ -67,3 +67,13 @@ def test_a_full_queue_is_an_error_for_ids(mq_settings):
     with pytest.raises(CommandError, match="Queue 'default' is at its MAX_DEPTH of 1"):
         mq("redrive", "emails", *ids, "--to", "default")
     assert counts() == (1, 1)
+
+
+def test_messages_in_any_state_are_moved_by_their_ids_and_all_in_a_state():
+    ready = queues["emails"].publish("welcome", 1)
+    later = queues["emails"].publish("welcome", 2, delay=60)
+    assert mq_json("move", "emails", ready, later, "--to", "default")["moved"] == 2
+    queues["emails"].publish_many([("welcome", 3), ("remind", 4)])
+    assert mq_json("move", "emails", "--state", "ready", "--name", "remind", "--to", "default")["moved"] == 1
+    assert (inspector.queue("emails").ready, inspector.queue("default").ready) == (1, 2)
+    assert inspector.queue("default").delayed == 1

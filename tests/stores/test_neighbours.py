@@ -19,10 +19,11 @@ from mq_django.inspector.key_lines import key_line, skip
 from mq_django.inspector.plans import limit_uses
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
+from mq_django.stores.background_jobs import Cursor, scan_state
 from mq_django.stores.base import Also, Settlement
 from mq_django.stores.control import StackRequests
 from mq_django.stores.counters import add_command, read_totals
-from mq_django.stores.dead_letters import open_dead_letters
+from mq_django.stores.dead_letters import NO_STEP, open_dead_letters
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
@@ -155,7 +156,7 @@ def settle(store, outcome, items):
 
 
 def be_moved(client, mq_settings):
-    """Move dead letters to a queue in streams, and to one in RSMQ's format."""
+    """Move dead letters, and what waits or is ready, to a queue in streams, and to one in RSMQ's format."""
     rsmq = {"STORE": "rsmq", "NAMESPACE": f"{get_config().queue('emails').namespace}:r"}
     mq_settings(QUEUES={"emails": {}, "bulk": {}, "jobs": rsmq})
     source, transport = store_of(), Session(get_client("inspect"))
@@ -169,6 +170,21 @@ def be_moved(client, mq_settings):
         words = mover.write(entries).words
         assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
         mover.remove(entries, words)
+    for queue, other in (("emails", "bulk"), ("jobs", "bulk"), ("bulk", "jobs")):
+        store = store_of(queue)
+        store.publish([outgoing(data=marked())])
+        unique = {} if queue == "jobs" else {"unique": "u"}
+        store.publish([publication(store.config, "welcome", marked(), delay=60, **unique)])
+        mover = Mover(store.config, transport, get_config().queue(other))
+        for state in ("ready", "delayed"):
+            cursor = Cursor()
+            while read := scan_state(store.config, transport, state, cursor, 9):
+                place, found, cursor = read
+                step = NO_STEP._replace(state=state)
+                held = mover.hold(place, [message.member for message in found], step=step).entries
+                mover.remove(held, mover.write(held).words)
+        if queue == "emails":
+            purge(store_of("bulk").config)
 
 
 def be_partitioned(client, mq_settings):

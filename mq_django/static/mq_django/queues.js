@@ -326,6 +326,13 @@
     for (const form of document.querySelectorAll("#changelist-form")) {
         countChosen(form);
     }
+    for (const button of document.querySelectorAll("[data-mq-copy]")) {
+        button.hidden = !navigator.clipboard;
+        button.addEventListener("click", async () => {
+            await navigator.clipboard.writeText(button.closest("p").nextElementSibling.textContent);
+            button.classList.add("mq-copied");
+        });
+    }
     // Entering a value selects its option.
     for (const field of document.querySelectorAll("[data-mq-picks]")) {
         field.addEventListener("input", () => {

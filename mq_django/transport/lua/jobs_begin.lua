@@ -14,7 +14,7 @@ check_types({ [jobs] = 'hash' })
 if redis.call('hget', jobs, place .. 'state') == 'running' then
   return 'RUNNING'
 end
-for _, field in ipairs({ 'worker', 'lease', 'after', 'looked', 'done', 'missing', 'refused' }) do
+for _, field in ipairs({ 'worker', 'lease', 'after', 'looked', 'done', 'missing', 'refused', 'held' }) do
   redis.call('hdel', jobs, place .. field)
 end
 for at = 3, #ARGV, 2 do

@@ -43,7 +43,7 @@ def test_edited_data_goes_back_as_a_new_message_with_the_secrets_it_had(operator
 def test_what_cannot_be_sent_is_said_and_changes_nothing(operator):
     bury("emails", "welcome", {"password": "hunter2"})
     for written, said in (
-        ("{", "Not JSON"),
+        ("{", "This is not JSON. Line 1, column 2: "),
         ('{"other": "[redacted]"}', "placeholder for a secret"),
         (json.dumps("x" * 600_000), "bytes of data are"),
     ):

@@ -46,7 +46,7 @@ def test_without_a_queue_that_can_have_them_nothing_is_moved(operator, mq_settin
         for target in ({}, *({"target": name} for name in ("", "emails", "orders", "orders:typo", "nope"))):
             answer = operator.post(address, {"confirmed": "yes", **fields, **target})
             assert answer.status_code == 400, (address, target)
-            assert "Select the queue to which the dead letters are moved." in answer.content.decode()
+            assert "Select the queue to which the messages are moved." in answer.content.decode()
     assert (numbers(), jobs.get_job("emails")) == ((1, 0), None)
     assert not LogEntry.objects.exists()
 

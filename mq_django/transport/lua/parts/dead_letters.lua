@@ -84,12 +84,14 @@ end
 -- The fields that burying adds. They are listed by name because a header may be called `deadline`.
 local BURIED = {
   deadreason = 1, deaderror = 1, deadtraceback = 1, deadattempts = 1, deadfirst = 1, deadbody = 1, deadstory = 1,
+  deaddue = 1,
 }
 
--- Return the attempt history of a dead letter, with the traceback of the last attempt, which has a field of its own.
+-- Return the attempt history of a dead letter, with the traceback of the last attempt, which has a field of its own. A
+-- message that is being moved has not failed, and no such field.
 local function history_of(values)
   local history = values.deadstory
-  if not history or string.sub(history, -1) ~= '}' then
+  if not history or not values.deadtraceback or string.sub(history, -1) ~= '}' then
     return history
   end
   return string.sub(history, 1, -2) .. ',"traceback":' .. cjson.encode(values.deadtraceback or '') .. '}'

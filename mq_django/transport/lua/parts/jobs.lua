@@ -1,7 +1,8 @@
 -- with numbers
 -- The jobs of a queue are in one hash, at most one for each place of its messages: a field is a place, a colon and a
 -- name. A step of a job updates its counts in the script that moves the messages, so that the counts are right when a
--- worker dies and another continues. The first arguments of such a script are the worker ('' when no job is involved),
+-- worker dies and another continues. `held` has the entries of messages that a move has made dead letters, and still has to
+-- write to the other queue. The first arguments of such a script are the worker ('' when no job is involved),
 -- the last entry checked, the number of entries checked, the worker's new lease in ms, and the place.
 
 -- Return whether the job is running and this worker runs it, by the script's arguments.

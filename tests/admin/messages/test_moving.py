@@ -1,0 +1,74 @@
+"""Messages that are ready or wait are moved to another queue: selected ones, one on its page, and all that match."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspect, inspector, queues
+from mq_django.inspector import jobs
+from tests.admin.conftest import BASE
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+
+def chosen(client, state, **fields):
+    """Move what is listed in a state, and return the page after it."""
+    refs = [str(row["ref"]) for row in client.get(f"{BASE}emails/{state}/").context["rows"]]
+    asked = client.post(f"{BASE}emails/{state}/chosen/", {"action": "move", "_selected_action": refs})
+    fields |= {"action": "move", "_selected_action": refs, "confirmed": "yes", "target": "default"}
+    done = client.post(f"{BASE}emails/{state}/chosen/", fields, follow=True)
+    return asked.content.decode(), done.content.decode()
+
+
+def numbers(state):
+    return getattr(inspector.queue("emails"), state), getattr(inspector.queue("default"), state)
+
+
+def test_ready_messages_that_are_selected_are_moved_and_who_handles_none_is_told(operator):
+    ids = queues["emails"].publish_many([("nobody.has.this", 1), ("nobody.has.this", 2)], on_commit=False)
+    asked, done = chosen(operator, "ready")
+    assert "Move 2 ready messages to another queue?" in asked
+    assert ids[0] in asked
+    assert "2 messages were moved to default." in done
+    assert "No handler of queue default is registered here for nobody.has.this" in done
+    assert numbers("ready") == (0, 2)
+    assert LogEntry.objects.get().change_message == f"Moved 2 messages to default: {ids[0]}, {ids[1]}"
+
+
+def test_delayed_messages_keep_their_time(operator):
+    queues["emails"].publish("welcome", 1, delay=3600, on_commit=False)
+    queues["emails"].publish("welcome", 2, delay=3600, unique="cart:7", on_commit=False)
+    before = sorted(row.at_ms for row in inspect.messages("emails", "delayed", limit=5).rows)
+    _, done = chosen(operator, "delayed")
+    assert "2 messages were moved to default." in done
+    found = inspect.messages("default", "delayed", limit=5).rows
+    assert sorted(row.at_ms for row in found) == before
+    assert [row.unique for row in found if row.unique] == ["cart:7"]
+
+
+def test_what_the_other_queue_cannot_have_stays_with_the_reason(operator):
+    queues["emails"].publish("welcome", 1, delay=3600, unique="cart:7", on_commit=False)
+    queues["default"].publish("welcome", 2, delay=3600, unique="cart:7", on_commit=False)
+    _, done = chosen(operator, "delayed")
+    assert "1 stay here" in done
+    assert numbers("delayed") == (1, 1)
+
+
+def test_one_is_moved_from_its_page(operator):
+    queues["emails"].publish("welcome", 1, on_commit=False)
+    (row,) = operator.get(f"{BASE}emails/ready/").context["rows"]
+    buttons = operator.get(row["url"]).context["buttons"]
+    assert [button.get("action") for button in buttons] == [None, "move", None]
+
+
+def test_all_that_match_are_moved_by_a_job(operator):
+    queues["emails"].publish_many([("welcome", 1), ("remind", 2), ("remind", 3)], on_commit=False)
+    address = f"{BASE}emails/ready/all/move/?name=remind"
+    asked = operator.get(address)
+    assert "Move 2 ready messages to another queue?" in asked.content.decode()
+    done = operator.post(address, {**dict(asked.context["fields"]), "target": "default"}, follow=True)
+    assert "Moved to default: 2 messages." in done.content.decode()
+    assert numbers("ready") == (1, 2)
+    assert jobs.get_job("emails", "ready").order.target == "default"
+    assert LogEntry.objects.get().change_message == (
+        "Move 2 ready messages to default where name contains “remind”: 2 moved"
+    )
