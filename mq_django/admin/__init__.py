@@ -7,6 +7,7 @@ through its actions:
     overview -> queue_page -> message_lists -> message_pages: one message
                            -> job_pages: background jobs, bulk_pages: begin one on all that match
              -> topic_pages -> topic_log
+             -> find_page: messages of all queues
              -> consumer_pages, outbox_page, schedule_rows, schedule_pages, run_pages, metrics_pages, activity_pages
 
 The model `Queue` has the permissions: to see queues, to see the data of messages, to operate queues, to purge

@@ -76,7 +76,7 @@ SAMPLES, SEARCH = 5, 0.4
 SHOWN = ("name", "at", "published", "data_code")
 
 #: The fields of a filter: only dead letters have an error.
-FIELDS = ("name", "key", "from", "to")
+FIELDS = ("name", "key", "data", "from", "to")
 FIELDS_OF_DEAD = (*filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
 
 

@@ -240,6 +240,9 @@ COLUMNS: Mapping[MessageState, Sequence[Column]] = {
 #: The most names without a handler that a sentence has.
 MAX_NAMES = 5
 
+#: The columns of what was found in the log of a topic.
+LOG_COLUMNS = (_NAME, _PUBLISHED, _DATA)
+
 #: What is done with selected messages of a state.
 _KNOWN: Mapping[MessageState, Sequence[str]] = {
     "ready": (MOVE,),
@@ -387,7 +390,12 @@ def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows
             continue
         words = _ALL[verb_of(state, what)]
         every.append((page.url("act_on_all", name, state, what) + query, str(words[on]) % {"total": total}))
-    return context | {"chosen_actions": [(what, str(_CHOSEN[what])) for what in one], "all_actions": every}
+    return context | {"chosen_actions": chosen_actions(page, name, state), "all_actions": every}
+
+
+def chosen_actions(page: Page, name: str, state: MessageState) -> list[tuple[str, str]]:
+    """Return what this user can do with selected messages of a state, each with the label of its button."""
+    return [(what, str(_CHOSEN[what])) for what in offered(name, state)] if page.can(OPERATE) else []
 
 
 def offered(name: str, state: MessageState) -> list[str]:
@@ -486,8 +494,8 @@ def _report(
     number = outcome.done
     done, verb = _done(number)[what if is_dead else f"{what} live"]
     refused = ngettext(
-        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id or its "
-        "unique key.",
+        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id or"
+        " its unique key.",
         "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids or"
         " their unique keys.",
         outcome.refused,

@@ -1,4 +1,4 @@
-"""The page of a message in any state, cancelling one that is ready or runs, and finding one in all queues."""
+"""The page of a message in any state, cancelling one that is ready or runs, and what is done with dead letters."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
-from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error, state_words
+from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
+from mq_django.admin.ui.filter_form import HIDDEN
 from mq_django.admin.ui.json_text import NotJSON, difference, read
 from mq_django.admin.ui.page import (
     CHOSEN,
@@ -24,14 +24,13 @@ from mq_django.admin.ui.page import (
     Page,
     confirm,
     needs,
-    sections,
     sentence_of,
     tabs,
 )
 from mq_django.admin.ui.text import bar_of
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
@@ -39,7 +38,7 @@ from mq_django.inspector import actions, copies, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import reason, why
 from mq_django.inspector.key_lines import line_hash, line_of
-from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere, get_message
+from mq_django.inspector.message_lists import get_message
 from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
 from mq_django.inspector.queues import queue as read_queue
 
@@ -276,57 +275,6 @@ def _confirm(page: Page, name: str, view: MessageView, back_url: str) -> HttpRes
         inputs=[force] if view.consumer else [],
         detail=(_("See where its handler is"), stacks_url) if view.consumer else None,
     )
-
-
-# The page that finds a message in all queues.
-
-#: Seconds for which ready and pending messages are searched, so that the page takes at most 2.
-SECONDS = 0.5
-#: The most names of queues in a sentence.
-MAX_NAMES = 10
-
-
-@needs(VIEW)
-def find(page: Page) -> HttpResponse:
-    """Find a message in all queues by its id, or by `u:` and its unique key."""
-    message_id = page.request.GET.get("id", "").strip()[:MAX_TEXT]
-    search = SearchResult(found=(), not_searched=(), errors={})
-    if message_id.startswith(UNIQUE_PREFIX) and not page.can(SEE_DATA):
-        page.say(messages.WARNING, _("You do not have permission to search by unique keys: they may contain data."))
-    elif message_id:
-        search = find_everywhere(message_id, seconds=SECONDS)
-    return page.render(
-        "find",
-        _("Find a message"),
-        tabs=sections(page, ""),
-        find_url=page.url("find"),
-        message_id=message_id,
-        asked=text.visible(message_id, limit=200),
-        rows=[_found_row(page, message_id, one) for one in search.found],
-        not_searched=_names(list(search.not_searched)),
-        errors=_names(sorted(search.errors)),
-    )
-
-
-def _names(names: list[str]) -> str:
-    """Return the names of queues for a sentence."""
-    more = [_("%(count)s more") % {"count": text.number(len(names) - MAX_NAMES)}] if len(names) > MAX_NAMES else []
-    return ", ".join([*map(escape, names[:MAX_NAMES]), *more])
-
-
-def _found_row(page: Page, message_id: str, one: FoundMessageIn) -> dict[str, Any]:
-    view = one.view
-    known = view if isinstance(view, MessageView) else None
-    name = getattr(view, "name", "")
-    return {
-        "id": text.visible(message_id if known is None else filter_form.without_unique(known.id), limit=60),
-        "name": text.visible(name, limit=60) if name else "",
-        "queue": one.queue,
-        "queue_url": page.queue_url(one.queue),
-        "url": "" if known is None else filter_form.message_url(page, one.queue, known),
-        "state": state_words(one.state, one.view.ending if isinstance(one.view, MessageView) else None),
-        "when": text.moment(view.at_ms if isinstance(view, MessageView) else view.ms),
-    }
 
 
 # Edit and resubmit a dead letter, group dead letters by error, and export them.

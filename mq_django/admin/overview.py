@@ -106,8 +106,6 @@ def _context(page: Page, chosen: QueueFilter, stars: Collection[str]) -> dict[st
         "topics": rows,
         "jobs": jobs[:MAX_JOBS],
         "more_jobs": text.number(len(jobs) - MAX_JOBS) if len(jobs) > MAX_JOBS else "",
-        "find_url": page.url("find"),
-        "message_id": "",
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
     }

@@ -40,7 +40,7 @@ COLUMNS = (
 )
 
 #: Form fields: a range by offsets or times, a filter, and the order.
-FIELDS = ("first", "last", "from", "to", "name", "key", "order")
+FIELDS = ("first", "last", "from", "to", "name", "key", "data", "order")
 OLDEST_FIRST = "oldest"
 
 
@@ -49,7 +49,7 @@ def log(page: Page, topic: str) -> HttpResponse:
     """Show a page of a topic's log, newest first by default."""
     asked = filter_form.asked(page, FIELDS)
     view = topics.topic(topic)
-    criteria = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
+    criteria = Filter(name=asked.get("name", ""), key=asked.get("key", ""), data=asked.get("data", ""))
     try:
         found = message_lists.in_log(
             topic,

@@ -142,9 +142,13 @@ def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int
     dead = _dead(name)
 
     def read(cursor: str, count: int) -> Iterator[tuple[str, str | None]]:
-        last = next_to(cursor if is_entry(cursor) else "", "+")
-        letters = dead.traits(limit=count, last=last, newest_first=True)
-        return ((letter.entry, letter.entry if where.matches(letter, letter.error) else None) for letter in letters)
+        while count > 0:
+            last = next_to(cursor if is_entry(cursor) else "", "+")
+            letters = dead.traits(limit=count, last=last, newest_first=True, with_data=bool(where.data))
+            for letter in letters:
+                yield letter.entry, letter.entry if where.matches(letter, letter.error) else None
+            # With data they are read in parts.
+            count, cursor = (count - len(letters), letters[-1].entry) if letters and where.data else (0, cursor)
 
     found = scan(read, where, after=after, limit=limit)
     there = dict(_listed(name, found.rows))
@@ -169,7 +173,7 @@ def every(name: str, where: Filter = NOTHING) -> Iterator[MessageView]:
     if get_config().queue(name).parts:
         return
     dead, first = _dead(name), "-"
-    while found := dead.traits(limit=BATCH, first=first):
+    while found := dead.traits(limit=BATCH, first=first, with_data=bool(where.data)):
         first = next_to(found[-1].entry, "-")
         chosen = [letter.entry for letter in found if where.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):

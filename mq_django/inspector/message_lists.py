@@ -26,7 +26,7 @@ from mq_django.inspector import dead_letters
 from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, view_of_entry
 from mq_django.inspector.queues import all_configs, transports_of
 from mq_django.inspector.readers import Ended, ended, open_reader, reader_of
-from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, StreamReader, one_queue, scan
+from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, StreamReader, most_bytes, one_queue, scan
 from mq_django.stores.handled import HandledMessage, MessageHistory
 from mq_django.stores.results import find_result
 from mq_django.transport import scripts
@@ -208,6 +208,7 @@ class _Filterable:
 
     def __init__(self, found: HandledMessage) -> None:
         self.id, self.name, self.key, self.published_ms = found.id, found.name, found.key, found.published_ms
+        self.data = found.data
 
 
 def _handled_view(found: HandledMessage) -> MessageView:
@@ -303,7 +304,7 @@ class _Part:
             edge = after if is_included else f"({after}"
             begins, ends = (begins, edge) if chosen.newest_first else (edge, ends)
         order = "xrevrange" if chosen.newest_first else "xrange"
-        args: list[Argument] = [begins, ends, order, self._size, chosen.max_bytes]
+        args: list[Argument] = [begins, ends, order, self._size, most_bytes(chosen.where, chosen.max_bytes)]
         return scripts.command("topic_page", keys=[self._config.keys.log], args=args)
 
     def rows(self, after: str) -> Iterator[Row]:

@@ -28,6 +28,9 @@ from mq_django.transport.connections import open_transports
 #: Where a message is, or "handled": what became of it. Only topics have "log".
 MessageState = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled", "log"]
 
+#: A body of more bytes than this is left out of a page of messages.
+MAX_LISTED = 32 * 1024
+
 #: The states of messages that wait, as sorted sets with bodies.
 WaitingState = Literal["delayed", "unhandled", "parked"]
 
@@ -36,7 +39,10 @@ Rows = Iterator[tuple[str, "MessageView | None"]]
 
 
 class Matcher(Protocol):
-    """Selects messages, as a filter does."""
+    """Selects messages, as a filter does. Without `data`, it does not use the data of messages."""
+
+    @property
+    def data(self) -> str: ...
 
     def matches(self, message: Filterable) -> bool: ...
 
@@ -152,8 +158,11 @@ def attempts_of(history: str, failure: tuple[str, str] | None = None) -> tuple[A
 
 
 def view_if(where: Matcher, message: Message, *, size: int, history: str = "", **about: Any) -> MessageView | None:
-    """Return the view of a message, or None if it does not match."""
-    return view_of(message, size=size, history=history, **about) if where.matches(message) else None
+    """Return the view of a message, or None if it does not match. A long message is read whole for a filter of data."""
+    if not where.matches(message):
+        return None
+    view = view_of(message, size=size, history=history, **about)
+    return replace(view, data=None, has_data=False) if where.data and size > MAX_LISTED else view
 
 
 def without_data(

@@ -123,6 +123,9 @@ def _waits_for(step: StepLine, known: Mapping[int, StepLine], before: Mapping[in
 class _Sought:
     """A matcher of the messages of some steps."""
 
+    #: It does not look at data.
+    data = ""
+
     def __init__(self, steps: Sequence[StepLine]) -> None:
         self.steps = {step.message_id: step for step in steps}
 

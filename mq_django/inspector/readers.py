@@ -262,6 +262,8 @@ def ended(name: str, message_id: str) -> Ended | None:
 class _Ids(list[str]):
     """A matcher that matches nothing, so that no view is built, and collects the ids of all messages."""
 
+    data = ""
+
     def matches(self, message: Filterable) -> bool:
         self.append(message.id)
         return False

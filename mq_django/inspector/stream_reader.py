@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys
-from mq_django.core.message_format import decode_body, history_of, message_of
+from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_body, history_of, message_of
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector.message_views import (
+    MAX_LISTED,
     Matcher,
     MessageState,
     MessageView,
@@ -30,9 +31,6 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
-#: A body of more bytes than this is left out of a page of messages.
-MAX_LISTED = 32 * 1024
-
 #: The most messages that are counted before a message.
 MAX_BEFORE = 1000
 
@@ -45,6 +43,11 @@ Receipt = tuple[int, str]
 
 #: A body; its length if it is too long for a page; None if it is missing.
 Body = bytes | int | None
+
+
+def most_bytes(where: Matcher, otherwise: int) -> int:
+    """Return how many bytes of a value a script returns: all for a filter of data, of a few megabytes at a time."""
+    return MAX_ENTRY_BYTES if where.data else otherwise
 
 
 def index_in(cursor: str) -> int:
@@ -187,6 +190,10 @@ class StreamReader:
     ) -> MessageView | None:
         """Return the view of a message in a sorted set, or None if it does not match."""
         size, why = body if isinstance(body, int) else len(body or b""), ""
+        if isinstance(body, int) and where.data:
+            # Alone, so that no reply has many of them.
+            (reply,) = self._transport.pipeline([("HGET", self._keys.waiting, member)])
+            body = reply_or_raise(reply)
         if body is None:
             why = "The message has no body. It will be dropped when it is due."
         if isinstance(body, bytes):
@@ -231,7 +238,7 @@ class StreamReader:
             return
         more = 1
         while more:
-            args: list[Argument] = [self._keys.group, after, limit, max_bytes]
+            args: list[Argument] = [self._keys.group, after, limit, most_bytes(where, max_bytes)]
             command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
             more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
             for entry, fields in zip(flat[::2], flat[1::2], strict=True):
@@ -242,7 +249,8 @@ class StreamReader:
     def _pending_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
             return
-        args: list[Argument] = [self._keys.group, f"({after}" if after else "-", limit, max_bytes]
+        first = f"({after}" if after else "-"
+        args: list[Argument] = [self._keys.group, first, limit, most_bytes(where, max_bytes)]
         command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._transport.pipeline([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
@@ -403,7 +411,7 @@ def _cursor(text: str) -> tuple[Source, str]:
 
 # Scan many messages for those that match, a bounded number at a time.
 
-__all__ = ["NOTHING", "Filter", "Scanned", "scan"]
+__all__ = ["MAX_LISTED", "NOTHING", "Filter", "Scanned", "scan"]
 
 #: Messages that a scan reads.
 MAX_SCANNED = 5000
@@ -437,7 +445,7 @@ def scan(
     """
     rows: list[T] = []
     scanned, deadline = 0, time.monotonic() + SECONDS
-    batch = BATCH if where else limit + 1
+    batch, reads_data = BATCH if where else limit + 1, isinstance(where, Filter) and bool(where.data)
     while True:
         before = scanned
         for cursor, row in read(after, batch):
@@ -447,6 +455,8 @@ def scan(
             after = cursor
             if row is not None:
                 rows.append(row)
+            if reads_data and time.monotonic() > deadline:
+                return Scanned(rows, scanned, after)
         if scanned - before < batch:
             return Scanned(rows, scanned, "")
         if time.monotonic() > deadline:

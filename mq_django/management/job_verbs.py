@@ -142,7 +142,7 @@ def _filter_text(options: Options) -> str:
     """Return the options that select messages as they were given; empty without one."""
     given = {name: options[name] for name in SELECTING if options[name] is not None}
     texts = {name: " ".join(map(repr, value)) if name == "group" else value for name, value in given.items()}
-    return " and ".join(f"--{name} {text}" for name, text in texts.items())
+    return " and ".join(f"--{name.replace('_', '-')} {text}" for name, text in texts.items())
 
 
 def _all(options: Options, terminal: Terminal, what: jobs.What, state: ActionableState) -> VerbResult:

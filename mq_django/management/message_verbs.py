@@ -16,7 +16,7 @@ from mq_django.core.messages import LookupState
 from mq_django.core.redaction import redact_forms
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
-from mq_django.errors import DecodeError, UnknownQueue
+from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.inspector import dead_letters, explain
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, TaskEnding, find_message, messages
 from mq_django.inspector.message_views import (
@@ -29,8 +29,9 @@ from mq_django.inspector.message_views import (
 )
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
+from mq_django.inspector.search import FAULTS, Listing, Problem, Query, parse, step
 from mq_django.inspector.stream_reader import Scanned
-from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, columns, table
+from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table
 from mq_django.producers import queues
 from mq_django.stores.activity import Effect, recorded
 
@@ -46,7 +47,7 @@ BATCH = 500
 SECONDS = 10.0
 
 #: The options that select messages, by their names in Python.
-SELECTING = ("name", "key", "since", "until", "error", "group")
+SELECTING = ("name", "key", "with_data", "since", "until", "error", "group")
 
 #: Sentences about a message's outcome, with the time.
 _ENDS = {
@@ -62,10 +63,13 @@ _ENDS = {
 def filter_of(options: Options, names: tuple[str, ...] = SELECTING, *, state: str = "dead") -> Filter:
     """Return the filter of the options. One that cannot be applied is an error: without it all would be selected."""
     found: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
-    for name in ("name", "key", "error"):
+    for name in ("name", "key", "with_data", "error"):
         # As of an unset variable of a shell.
         if found.get(name) == "":
-            raise CommandError(f"--{name} is '': omit it, or give it a value.", returncode=2)
+            option = name.replace("_", "-")
+            raise CommandError(f"--{option} is '': omit it, or give it a value.", returncode=2)
+    if "with_data" in found:
+        found["data"] = found.pop("with_data")
     if "group" in found:
         found["group"] = FailureGroup(*found["group"])
     if state != "dead" and found.keys() & {"error", "group"}:
@@ -73,7 +77,10 @@ def filter_of(options: Options, names: tuple[str, ...] = SELECTING, *, state: st
     for name in ("since", "until"):
         if name in found:
             found[f"{name}_ms"] = found.pop(name).ms
-    return Filter(**found)
+    try:
+        return Filter(**found)
+    except InvalidFilter as error:
+        raise CommandError(f"--with-data: {error}", returncode=2) from error
 
 
 def scans(queue: str, state: MessageState, where: Filter, *, with_log: bool = True) -> Iterator[Scanned[MessageView]]:
@@ -127,9 +134,11 @@ def _short(view: MessageView) -> dict[str, Any]:
     return row
 
 
-def find(options: Options, _: Terminal) -> VerbResult:
-    """List messages, or show one: where it is, why it is not running, its data and its attempts."""
+def find(options: Options, terminal: Terminal) -> VerbResult:
+    """List messages, search all of them, or show one: where it is, why it is not running, its data, its attempts."""
     queue, message_id = options["of"], options["id"]
+    if (query := _query(queue, message_id)) is not None:
+        return _searched(query, options, terminal)
     if message_id is None and queue is None:
         raise CommandError("Name a queue, or give the id of a message.", returncode=2)
     is_id = queue is not None and message_id is None and not (_is_queue(queue) or _selects(options))
@@ -141,7 +150,15 @@ def find(options: Options, _: Terminal) -> VerbResult:
         return listed(partial(messages, queue, state, filter_of(options, state=state)), options)
     if _selects(options):
         raise CommandError("The options of a list need no id.", returncode=2)
-    search = _search(message_id) if queue is None else _found_in(queue, message_id)
+    if queue is None and not (search := _search(message_id)).found:
+        # It may be a word of the data.
+        word = parse(f'"{message_id}"')
+        is_word = isinstance(word, Query) and not word.is_id_of_ours and not message_id.startswith(UNIQUE_PREFIX)
+        if is_word and isinstance(word, Query) and (result := _searched(word, options, terminal)).found:
+            return result
+        raise CommandError(_unknown(message_id, search))
+    if queue is not None:
+        search = _found_in(queue, message_id)
     rows = [_row(message_id, one) for one in search.found]
     found = {"found": rows, "not_searched": list(search.not_searched), "errors": dict(search.errors)}
     return VerbResult(found, _pages(rows), note=_left_out(search))
@@ -161,18 +178,76 @@ def _selects(options: Options) -> bool:
 
 
 def _search(message_id: str) -> SearchResult:
-    """Return where a message is in all queues.
+    """Return where a message is in all queues."""
+    return inspect.find_everywhere(message_id, seconds=SECONDS)
 
-    Raises:
-        CommandError: nothing is known of it.
-    """
-    search = inspect.find_everywhere(message_id, seconds=SECONDS)
-    if search.found:
-        return search
+
+def _unknown(message_id: str, search: SearchResult) -> str:
+    """Return that nothing is known of a message."""
     what = f"No queue has a message {escape(message_id)}"
     if left_out := _left_out(search):
-        raise CommandError(f"{what} in what was searched. {left_out}")
-    raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
+        return f"{what} in what was searched. {left_out}"
+    return f"{what}: it was handled, cancelled, replaced or purged, or it never existed."
+
+
+# Search all messages by a query.
+
+#: Seconds of a step, after which what it has found is printed.
+STEP = 1.0
+
+
+def _query(queue: str | None, text: str | None) -> Query | None:
+    """Return the query among the arguments of `find`; None if they are a queue or an id.
+
+    Raises:
+        CommandError: it cannot be searched for.
+    """
+    asked = text if text is not None else queue
+    if asked is None or (text is None and _is_queue(asked)):
+        return None
+    found = parse(asked)
+    is_id = (isinstance(found, Query) and bool(found.named) and not found.where.id) or (
+        isinstance(found, Problem) and found.kind == "term" and " " not in asked
+    )
+    if is_id and '"' not in asked:
+        return None
+    if isinstance(found, Query) and text is not None and queue is not None:
+        found = parse(f'queue:"{queue}" {text}')
+    if isinstance(found, Problem):
+        raise CommandError(f"{FAULTS[found.kind]}: {escape(found.word)}", returncode=2)
+    return found
+
+
+def _searched(query: Query, options: Options, terminal: Terminal) -> VerbResult:
+    """Search all messages, and print what is found as it is found."""
+    if _selects(options):
+        raise CommandError("A query has its own terms, and takes no other options than --limit.", returncode=2)
+    rows: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    scanned, after, limit = 0, "", options["limit"]
+    while True:
+        found = step(query, after, limit=limit - len(rows), seconds=STEP)
+        new = [_hit(listing, view) for listing, view in found.found]
+        rows, scanned, after = rows + new, scanned + found.scanned, found.after
+        errors |= {name: str(error) for name, error in found.errors.items()}
+        if new and not terminal.as_json:
+            terminal.end_progress()
+            for line in table(new)[len(rows) > len(new) :]:
+                terminal.write(terminal.styled(line))
+            terminal.flush()
+        if not after or len(rows) >= limit:
+            break
+        terminal.progress(found.done, found.total, f"{len(rows)} found, {scanned} messages scanned")
+    terminal.end_progress()
+    note = f"There may be more than {limit}: --limit" if after else ""
+    lines = [] if rows else ["No messages."]
+    return VerbResult(rows, lines, error=away_text(errors), note=note)
+
+
+def _hit(listing: Listing, view: MessageView) -> dict[str, Any]:
+    data = view.data if view.has_data else None
+    row = {"queue": listing.queue, "state": listing.state, "id": view.id, "name": view.name}
+    return {**row, "error": view.error or None, "data": data}
 
 
 def _found_in(queue: str, message_id: str) -> SearchResult:

@@ -14,7 +14,7 @@ from mq_django.core.texts import escape
 from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected
 from mq_django.inspector.topics import GroupStats
-from mq_django.management.message_verbs import filter_of, listed
+from mq_django.management.message_verbs import SELECTING, filter_of, listed
 from mq_django.management.terminal import (
     Options,
     Terminal,
@@ -56,7 +56,7 @@ def log(options: Options, _: Terminal) -> VerbResult:
     read = partial(
         message_lists.in_log,
         options["topic"],
-        filter_of(options, ("name", "key")),
+        filter_of(options, SELECTING[:3]),
         since=since,
         until=until,
         newest_first=options["newest_first"],

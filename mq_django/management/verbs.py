@@ -174,6 +174,12 @@ def selecting(needs: str = "") -> tuple[Argument, ...]:
     return (
         arg("--name", f"{only} messages whose name contains this text.", needs=needs),
         arg("--key", f"{only} messages with this key.", needs=needs),
+        arg(
+            "--with-data",
+            f"{only} messages whose data contain this text, or have this value, such as customer=C-4242.",
+            needs=needs,
+            metavar="TEXT",
+        ),
         arg("--since", f"{only} messages published since {TIME}.", needs=needs, type=time_ms, metavar="TIME"),
         arg("--until", f"{only} messages published before a time.", needs=needs, type=time_ms, metavar="TIME"),
         arg("--error", f"{only} dead letters whose error contains this text.", needs=needs),
@@ -298,7 +304,7 @@ TOPICS = {
         topic_verbs.log,
         arg("topic", "A topic."),
         *RANGE,
-        *selecting()[:2],
+        *selecting()[:3],
         flag("--newest-first", "The newest message first."),
         AFTER,
         LIMIT,
@@ -387,7 +393,13 @@ VERBS: dict[str, Verb | Actions] = {
     ),
     "find": verb(
         message_verbs.find,
-        arg("of", "A queue, or the group of a topic as topic:group. Default: all.", nargs="?", metavar="queue"),
+        arg(
+            "of",
+            "A queue, or the group of a topic as topic:group. Default: all. Or a query, such as 'customer=C-4242 "
+            "name:receipt state:dead since:2d'.",
+            nargs="?",
+            metavar="queue",
+        ),
         arg("id", "The id of a message, or u: and the unique key of one that waits. Default: a list.", nargs="?"),
         arg("--state", STATE.format("ready"), choices=message_verbs.STATES),
         *selecting(),

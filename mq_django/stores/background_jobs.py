@@ -14,7 +14,15 @@ from mq_django.core import rsmq_format
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import READY, RsmqKeys
-from mq_django.core.message_format import decode_body, decode_entry, entry_ms, history_of, isolation, message_of
+from mq_django.core.message_format import (
+    MAX_ENTRY_BYTES,
+    decode_body,
+    decode_entry,
+    entry_ms,
+    history_of,
+    isolation,
+    message_of,
+)
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import score, score_ms, whole
 from mq_django.core.texts import line
@@ -22,6 +30,7 @@ from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores.activity import Actor, attempt, record
 from mq_django.stores.dead_letters import (
     BATCH,
+    BATCH_OF_DATA,
     Fields,
     JobStep,
     delete_messages,
@@ -58,6 +67,8 @@ class FoundMessage(NamedTuple):
     name: str = ""
     key: str | None = None
     published_ms: int | None = None
+    #: None unless it was asked for.
+    data: Any = None
 
 
 class Cursor(NamedTuple):
@@ -84,12 +95,12 @@ class SortedSet:
         self._queue, self._keys, self._transport, self._key = config.name, config.keys, transport, key
         self._state = state
 
-    def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
+    def scan(self, cursor: str, count: int, *, with_data: bool) -> tuple[list[FoundMessage], str]:
         """Return about `count` messages, and the next cursor: empty at the end."""
         args: list[Argument] = ["SCAN", cursor if cursor.isdecimal() else "0", count, MAX_BODY]
         command = scripts.command("waiting_page", keys=[self._key, self._keys.waiting], args=args)
         _now, after, *flat = reply_or_raise(self._transport.pipeline([command])[0])
-        found = [self._found(member, body) for member, body in zip(flat[::3], flat[2::3], strict=True)]
+        found = [self._found(member, body, with_data) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
@@ -130,13 +141,13 @@ class SortedSet:
         alone = isolation(found.get("alone"))
         return Delivery(message, READY, member, dumps(message.data), *alone, history or history_of(found), 0.0)
 
-    def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
+    def _found(self, member: bytes, body: bytes | int, with_data: bool) -> FoundMessage:
         message_id = member.decode(errors="backslashreplace")
         try:
             found = self._decoded(member, body if isinstance(body, bytes) else self._body(member))
         except (DecodeError, UnicodeDecodeError):
             return FoundMessage(member, message_id)
-        return FoundMessage(member, found.id, found.name, found.key, found.published_ms)
+        return _found_message(member, found, found.published_ms, with_data)
 
     def _body(self, member: bytes) -> bytes:
         body: bytes | None = reply_or_raise(self._transport.pipeline([("HGET", self._keys.waiting, member)])[0])
@@ -192,12 +203,12 @@ class ReadyStream:
     def __init__(self, config: QueueConfig, transport: Transport, key: str) -> None:
         self._queue, self._keys, self._transport, self._key = config.name, config.keys, transport, key
 
-    def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
+    def scan(self, cursor: str, count: int, *, with_data: bool) -> tuple[list[FoundMessage], str]:
         """See SortedSet.scan()."""
-        args: list[Argument] = [self._keys.group, cursor, count, MAX_BODY]
+        args: list[Argument] = [self._keys.group, cursor, count, MAX_ENTRY_BYTES if with_data else MAX_BODY]
         command = scripts.command("entries_ready", keys=[self._key], args=args)
         more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
-        found = [self._found(entry, fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
+        found = [self._found(entry, fields, with_data) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
         return found, found[-1].member.decode() if more or len(found) >= count else ""
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
@@ -218,29 +229,41 @@ class ReadyStream:
         found = decode_entry(flat, queue=self._queue, stream=READY, entry=entry)
         return Whole(entry, b"", found if isinstance(found, Delivery) else None)
 
-    def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
+    def _found(self, entry: bytes, flat: list[Any], with_data: bool) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])
         found = None if is_cut else decode_entry(flat, queue=self._queue, stream=READY, entry=entry)
         if not isinstance(found, Delivery):
             fields = fields_of(flat)
             message_id = text_of(fields.get(b"id")) or entry.decode()
             return FoundMessage(entry, message_id, text_of(fields.get(b"type")), published_ms=entry_ms(entry))
-        message = found.message
-        return FoundMessage(entry, message.id, message.name, message.key, message.published_ms or entry_ms(entry))
+        return _found_message(entry, found.message, found.message.published_ms or entry_ms(entry), with_data)
+
+
+def _found_message(member: bytes, found: Message, published_ms: int | None, with_data: bool) -> FoundMessage:
+    return FoundMessage(member, found.id, found.name, found.key, published_ms, found.data if with_data else None)
 
 
 Source = SortedSet | ReadyStream
 
 
 def scan_state(
-    config: QueueConfig, transport: Transport, state: ActionableState, cursor: Cursor, count: int
+    config: QueueConfig,
+    transport: Transport,
+    state: ActionableState,
+    cursor: Cursor,
+    count: int,
+    *,
+    with_data: bool = False,
 ) -> tuple[Source, list[FoundMessage], Cursor] | None:
-    """Return a source of messages in a state, about `count` of them, and the next cursor; None at the end."""
+    """Return a source of messages in a state, about `count` of them, and the next cursor; None at the end.
+
+    With data they are at most about BATCH_OF_DATA.
+    """
     sources = [*_sources(config, transport, state)]
     if cursor.source >= len(sources):
         return None
     source = sources[cursor.source]
-    found, inner = source.scan(cursor.inner, count)
+    found, inner = source.scan(cursor.inner, min(count, BATCH_OF_DATA) if with_data else count, with_data=with_data)
     return source, found, Cursor(cursor.source, inner) if inner else Cursor(cursor.source + 1)
 
 
@@ -386,14 +409,15 @@ class BackgroundJobs:
 
     def matching(self, order: JobOrder) -> Iterator[int]:
         """Yield of each batch of messages how many a job with this order would change. Changes nothing."""
+        with_data = bool(order.criteria.data)
         if order.messages != "dead":
-            after: Cursor = Cursor()
-            while read := scan_state(self._config, self._transport, order.messages, after, BATCH):
+            where, after = (self._config, self._transport), Cursor()
+            while read := scan_state(*where, order.messages, after, BATCH, with_data=with_data):
                 _, messages, after = read
                 yield len(_chosen(order, messages))
             return
         first = "-"
-        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until):
+        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until, with_data=with_data):
             first = next_to(letters[-1].entry, "-")
             yield sum(order.criteria.matches(letter, letter.error) for letter in letters)
 
@@ -430,7 +454,12 @@ class BackgroundJobs:
         """Act on some dead letters, and return the seconds until the next step."""
         order, limit = job.order, _limit(job, MAX_MOVED)
         first = next_to(job.after if is_entry(job.after) else "", "-")
-        found = self._letters.traits(limit=BATCH if order.criteria else limit, first=first, last=order.until)
+        found = self._letters.traits(
+            limit=BATCH if order.criteria else limit,
+            first=first,
+            last=order.until,
+            with_data=bool(order.criteria.data),
+        )
         if not found:
             raise _Over("finished")
         matching = [at for at, letter in enumerate(found) if order.criteria.matches(letter, letter.error)][:limit]
@@ -467,7 +496,8 @@ class BackgroundJobs:
         if is_move and job.held and (left := self._mover(job).left(job.held)):
             return self._move_held(job, self._mover(job), worker, left, job.after)
         limit = _limit(job, MAX_MOVED if is_move else BATCH)
-        read = scan_state(self._config, self._transport, order.messages, Cursor.of(job.after), limit)
+        begin, with_data = Cursor.of(job.after), bool(order.criteria.data)
+        read = scan_state(self._config, self._transport, order.messages, begin, limit, with_data=with_data)
         if read is None:
             raise _Over("finished")
         source, found, after = read

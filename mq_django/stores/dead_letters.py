@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import clock, rsmq_format
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import QueueKeys, RsmqKeys
-from mq_django.core.message_format import decode_entry, encode_entry, entry_ms, moment, moment_ms
+from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import Publication
@@ -123,6 +123,9 @@ def buried_history(fields: Mapping[bytes, bytes]) -> str:
 #: Dead letters that a script call moves: few enough to block Redis only shortly.
 BATCH = 500
 
+#: As many if their data are read.
+BATCH_OF_DATA = 50
+
 #: Bytes of a field that filters use: an error has up to 4 KiB.
 MAX_TRAIT = 4 * 1024
 
@@ -142,6 +145,8 @@ class Letter(NamedTuple):
     key: str | None
     error: str
     published_ms: int | None
+    #: None unless it was asked for.
+    data: Any = None
 
 
 class JobStep(NamedTuple):
@@ -195,10 +200,24 @@ class DeadLetters:
                 return total, found
             begins = f"({found[-1][0]}"
 
-    def traits(self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False) -> list[Letter]:
-        """Return the fields that filters use; see read()."""
-        _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
-        return [_letter(*row) for row in found]
+    def traits(
+        self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False, with_data: bool = False
+    ) -> list[Letter]:
+        """Return the fields that filters use; with data at most BATCH_OF_DATA letters. See read()."""
+        if not with_data:
+            _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
+            return [_letter(*row) for row in found]
+        limit = min(limit, BATCH_OF_DATA)
+        _, found = self.read(
+            limit=limit, first=first, last=last, newest_first=newest_first, max_bytes=MAX_ENTRY_BYTES, which="LISTED"
+        )
+        return [_letter(*row)._replace(data=self._data(*row)) for row in found]
+
+    def _data(self, entry: str, fields: Fields) -> Any:
+        """Return the data of a dead letter, None if it is not a valid message."""
+        complete = {field: value for field, value in fields.items() if isinstance(value, bytes)}
+        found = buried(self._config.name, entry, complete) if len(complete) == len(fields) else None
+        return found.message.data if isinstance(found, Delivery) else None
 
     def find(self, message_ids: Sequence[str | bytes]) -> list[str | None]:
         """Return for each message id the entry of its dead letter, or None."""

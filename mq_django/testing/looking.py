@@ -171,6 +171,8 @@ def topic(name: str) -> TopicContent:
 class _Unredacted:
     """A matcher that accepts all messages, and keeps the last one as it is before a reader redacts it."""
 
+    data = ""
+
     def __init__(self) -> None:
         self._last: Filterable | None = None
 

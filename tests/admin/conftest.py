@@ -60,7 +60,8 @@ LIMITS = (
     "mq_django.admin.bulk_pages.SECONDS",
     "mq_django.admin.bulk_pages.SEARCH",
     "mq_django.inspector.jobs.SECONDS",
-    "mq_django.admin.message_pages.SECONDS",
+    "mq_django.admin.find_page.SECONDS",
+    "mq_django.admin.find_page.STEP",
     "mq_django.admin.run_pages.SECONDS",
     "mq_django.admin.run_pages.RETRYING",
 )

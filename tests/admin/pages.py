@@ -118,6 +118,8 @@ VISITS = [
     Visit("messages", "emails/ready/?name=a", VIEW),
     Visit("messages", "emails/pending/", VIEW),
     Visit("find", "find/?id=later", VIEW),
+    Visit("find", "find/?q=name:a+state:dead,ready+since:2d", VIEW),
+    Visit("find_stats", "find.json", VIEW, fields={"q": "name:a"}),
     Visit("messages", "emails/handled/", VIEW),
     Visit("messages", "emails/handled/?name=a", VIEW),
     Visit("message", "emails/message/handled/{handled}/", VIEW),

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import include, path, set_script_prefix
 
 from mq_django import schedules
-from mq_django.admin import QueueAdmin, run_pages
+from mq_django.admin import QueueAdmin, find_page, run_pages
 from mq_django.admin import consumer_pages as stacks
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.admin.ui import page
@@ -35,7 +35,7 @@ WITHOUT_REDIS = (
 )
 
 #: What a page may take, as it is outside of tests.
-SECONDS, RUN_SECONDS, WAIT = page.SECONDS, run_pages.SECONDS, stacks.WAIT
+SECONDS, RUN_SECONDS, STEP, WAIT = page.SECONDS, run_pages.SECONDS, find_page.STEP, stacks.WAIT
 SENTENCE = "Cannot reach Redis, or it did not reply in time."
 
 
@@ -170,6 +170,7 @@ def test_no_page_waits_for_longer_when_redis_stalls_or_is_slow(operator, monkeyp
     """Whether Redis stops in the middle of a page, or takes its time for each answer."""
     monkeypatch.setattr(page, "SECONDS", SECONDS)
     monkeypatch.setattr(run_pages, "SECONDS", RUN_SECONDS)
+    monkeypatch.setattr(find_page, "STEP", STEP)
     failed = []
     for visit in every_visit():
         close_clients()

@@ -32,7 +32,7 @@ def crumbs_of(response):
     ("path", "crumbs"),
     [
         ("", ["Queues"]),
-        ("find/", ["Queues", "Find a message"]),
+        ("find/", ["Queues", "Find messages"]),
         ("outbox/", ["Queues", "Outbox"]),
         ("consumers/s1-c0/stacks/", ["Queues", "Consumers", "Stacks"]),
         ("consumers/", ["Queues", "Consumers"]),

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixture
 #: Answers that are no pages.
 NO_PAGES = {
     "stats",
+    "find_stats",
     "queue_stats",
     "topic_stats",
     "consumers_stats",

@@ -20,7 +20,7 @@ from django.utils.translation import ngettext
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import CONFIRMED, SEE_DATA, Page
 from mq_django.core.clock import aware
-from mq_django.core.filters import FailureGroup, Filter, is_exception
+from mq_django.core.filters import FailureGroup, Filter, data_terms, is_exception
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import LookupState
 from mq_django.core.texts import escape
@@ -75,7 +75,7 @@ def without_unique(name: str) -> str:
 
 
 #: Fields of the form.
-FIELDS = ("name", "key", "error", "from", "to")
+FIELDS = ("name", "key", "data", "error", "from", "to")
 
 #: The parameters of a link to a group of dead letters. A link has both. An empty one means: without a name or error.
 OF_NAME, OF_ERROR = "of_name", "of_error"
@@ -97,10 +97,11 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
         if field in ("from", "to"):
             _milliseconds(value)
     # Keys and errors may contain message data.
-    if {"key", "error"} & set(found) and not page.can(SEE_DATA):
+    if {"key", "data", "error"} & set(found) and not page.can(SEE_DATA):
         raise InvalidFilter(
-            _("You do not have permission to filter by key or error, because they may contain message data.")
+            _("You do not have permission to filter by key, data or error, because this shows what messages contain.")
         )
+    _check_data(found.get("data", ""))
     group = {field: value for field in (OF_NAME, OF_ERROR) if (value := given(page, field)) is not None}
     if not may_ask_for(page, group.get(OF_ERROR, "")):
         raise InvalidFilter(
@@ -109,6 +110,19 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
     if len(group) == 1:
         raise InvalidFilter(_("A group of dead letters has a name and an error, and one of them is missing."))
     return found | group
+
+
+def _check_data(value: str) -> None:
+    try:
+        data_terms(value)
+    except InvalidFilter:
+        raise InvalidFilter(
+            _(
+                "“%(value)s” cannot be looked for in data: close each quotation mark, and give each path a value, as "
+                "in customer=C-4242."
+            )
+            % {"value": escape(value)[:200]}
+        ) from None
 
 
 def query(page: Page) -> str:
@@ -162,6 +176,7 @@ def criteria(page: Page, message_id: str = "") -> Filter:
         id=message_id,
         name=fields.get("name", ""),
         key=fields.get("key", ""),
+        data=fields.get("data", ""),
         error=fields.get("error", ""),
         since_ms=_milliseconds(fields["from"]) if "from" in fields else None,
         until_ms=_milliseconds(fields["to"]) if "to" in fields else None,
@@ -170,12 +185,12 @@ def criteria(page: Page, message_id: str = "") -> Filter:
 
 
 def describe(page: Page, *, log: bool = False) -> str:
-    """Return the filter as text, empty without one. For the log, keys and errors are left out."""
+    """Return the filter as text, empty without one. For the log, keys, data and errors are left out."""
     return ", ".join(conditions(criteria(page), can_see_data=not log))
 
 
 def chips(where: Filter, *, can_see_data: bool) -> list[SafeString]:
-    """Return the conditions of a filter, to be shown beside each other. Keys and errors may contain message data."""
+    """Return the conditions of a filter, to be shown beside each other. Without permission none shows data."""
     return [text.visible(words, limit=1000) for words in conditions(where, can_see_data=can_see_data)]
 
 
@@ -186,6 +201,7 @@ def conditions(where: Filter, *, can_see_data: bool) -> list[str]:
     found: list[tuple[str, str | None, bool]] = [
         (_("name contains “%s”"), where.name or None, True),
         (_("key is “%s”"), where.key or None, can_see_data),
+        *((words, value, can_see_data) for words, value in _data_conditions(where)),
         (_("error contains “%s”"), where.error or None, can_see_data),
         (_("published from %s"), None if where.since_ms is None else text.date(where.since_ms), True),
         (_("published until %s"), None if where.until_ms is None else text.date(where.until_ms), True),
@@ -193,6 +209,13 @@ def conditions(where: Filter, *, can_see_data: bool) -> list[str]:
         (_("error is “%s”"), None if group is None else group.error, shows_group),
     ]
     return [words % (escape(value) if is_shown else HIDDEN) for words, value, is_shown in found if value is not None]
+
+
+def _data_conditions(where: Filter) -> list[tuple[str, str]]:
+    return [
+        (_("data has “%s”"), f"{term.path}={term.value}") if term.path else (_("data contains “%s”"), term.value)
+        for term in data_terms(where.data)
+    ]
 
 
 def _milliseconds(value: str) -> int:

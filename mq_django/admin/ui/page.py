@@ -140,6 +140,8 @@ class Page:
         return {
             "opts": self.model_admin.opts,
             "overview_url": self.url("changelist"),
+            "find_url": (find_url := self.url("find")),
+            "search_text": self.request.GET.get("q", "") if self.request.path == find_url else "",
             "can_see_data": self.can(SEE_DATA),
             "can_operate": self.can(OPERATE),
             "can_purge": self.can(OPERATE, PURGE),

@@ -6,6 +6,8 @@
     /** At least this many times the duration of a poll pass until the next one, so that many tabs do not overload a process. */
     const PAUSE = 5;
     const LONGEST_HAVE = 6000;
+    /** After so many messages a search asks whether to go on. */
+    const ENOUGH = 200;
 
     /** Change a part of the page, unless text in it is selected. Keep the focus inside it. Return whether it was done. */
     const change = (part, apply) => {
@@ -178,18 +180,19 @@
     const countChosen = form => {
         const all = form.querySelector("[data-mq-all]");
         const counter = form.querySelector("[data-mq-chosen]");
-        const boxes = [...form.querySelectorAll(".action-select")];
         if (!all || !counter) {
             return;
         }
         const count = () => {
+            // A search adds some.
+            const boxes = [...form.querySelectorAll(".action-select")];
             const chosen = boxes.filter(box => box.checked).length;
             all.checked = chosen === boxes.length;
             all.indeterminate = chosen > 0 && chosen < boxes.length;
             counter.textContent = `${chosen} / ${boxes.length}`;
         };
         all.addEventListener("change", () => {
-            for (const box of boxes) {
+            for (const box of form.querySelectorAll(".action-select")) {
                 box.checked = all.checked;
             }
             count();
@@ -311,19 +314,131 @@
         document.addEventListener("pointercancel", end);
     };
 
+    /** Add what a step of a search has found: the rows of a list that is shown below the ones before. */
+    const addFound = (shown, html) => {
+        const template = document.createElement("template");
+        template.innerHTML = html;
+        for (const group of template.content.querySelectorAll("[data-mq-group]")) {
+            const before = shown.querySelector(`[data-mq-group="${CSS.escape(group.dataset.mqGroup)}"]`);
+            if (before) {
+                before.querySelector("tbody")?.append(...group.querySelectorAll("tbody > tr"));
+                before.dispatchEvent(new Event("change"));
+            } else {
+                shown.append(group);
+                countChosen(group);
+            }
+        }
+        labelCells(shown);
+    };
+
+    /** Search step by step while the page is seen: at most half of the time, and until there is enough to look at. */
+    const search = root => {
+        const data = root.dataset;
+        const toggle = root.querySelector("[data-mq-toggle-search]");
+        const cancel = root.querySelector("[data-mq-cancel-search]");
+        const note = root.querySelector("[data-mq-search-note]");
+        const link = root.querySelector("[data-mq-go-on]");
+        const shown = root.querySelector("[data-mq-found]");
+        let next = data.mqSearch;
+        let stopper = null;
+        let timer = null;
+        let running = true;
+        let most = ENOUGH;
+
+        const pause = text => {
+            running = false;
+            clearTimeout(timer);
+            toggle.textContent = data.mqResume;
+            note.textContent = text;
+        };
+        const end = () => {
+            running = false;
+            clearTimeout(timer);
+            stopper?.abort();
+            toggle.hidden = cancel.hidden = true;
+        };
+        const go = async () => {
+            const began = performance.now();
+            stopper = new AbortController();
+            try {
+                const response = await fetch(next, {
+                    credentials: "same-origin",
+                    redirect: "manual",
+                    signal: AbortSignal.any([stopper.signal, AbortSignal.timeout(10000)]),
+                });
+                if (response.type === "opaqueredirect" || response.status === 403) {
+                    end();
+                    note.textContent = data.mqOut;
+                    return;
+                }
+                const result = await response.json();
+                if (!response.ok) {
+                    pause(result.error);
+                    return;
+                }
+                addFound(shown, result.parts.found);
+                root.querySelector("[data-mq-said]").textContent = result.said;
+                next = result.next_url;
+                link.hidden = !next;
+                link.href = result.go_on_url;
+                if (result.count === "0") {
+                    // Until there is something that a reload would not show again, the address goes on, too.
+                    history.replaceState(null, "", result.go_on_url || location.href);
+                }
+                if (!next) {
+                    end();
+                } else if (Number(result.count) >= most && running) {
+                    most = Number(result.count) + ENOUGH;
+                    pause(data.mqFull);
+                }
+            } catch {
+                if (running) {
+                    pause(data.mqLost);
+                }
+                return;
+            }
+            if (running && !document.hidden) {
+                timer = setTimeout(go, Math.max(100, performance.now() - began));
+            }
+        };
+        toggle.addEventListener("click", () => {
+            if (running) {
+                stopper?.abort();
+                pause("");
+            } else {
+                running = true;
+                toggle.textContent = data.mqPause;
+                note.textContent = "";
+                go();
+            }
+        });
+        cancel.addEventListener("click", end);
+        document.addEventListener("visibilitychange", () => {
+            clearTimeout(timer);
+            if (running && !document.hidden) {
+                go();
+            }
+        });
+        toggle.hidden = cancel.hidden = false;
+        go();
+    };
+
     labelCells(document);
     const keys = document.querySelector("#mq-keys");
     if (keys) {
         useKeys(document.querySelector("#content-main"), keys);
     }
     exploreCharts();
+    for (const root of document.querySelectorAll("[data-mq-search]:has([data-mq-go-on])")) {
+        search(root);
+    }
     for (const root of document.querySelectorAll("[data-mq-live]")) {
         watch(root);
     }
     for (const note of document.querySelectorAll("[data-mq-retry]")) {
         retry(note);
     }
-    for (const form of document.querySelectorAll("#changelist-form")) {
+    for (const form of document.querySelectorAll("#changelist-form, .mq-found")) {
         countChosen(form);
     }
     for (const button of document.querySelectorAll("[data-mq-copy]")) {

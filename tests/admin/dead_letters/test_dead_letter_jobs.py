@@ -211,7 +211,7 @@ def test_a_filter_that_a_user_may_not_use_is_refused(log_in):
             client.post(f"{DEAD}all/delete/", {**QueryDict(query).dict(), "confirmed": "yes"}),
         ):
             assert answer.status_code == 400, query
-            assert "You do not have permission to filter by key or error" in answer.content.decode(), query
+            assert "You do not have permission to filter by key, data or error" in answer.content.decode(), query
     assert numbers() == (0, 1)
 
 

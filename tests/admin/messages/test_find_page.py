@@ -58,7 +58,7 @@ def test_what_nobody_knows_says_so(operator):
 
 def test_a_search_that_had_no_time_says_so(operator, monkeypatch):
     publish("emails", "welcome", 1)
-    monkeypatch.setattr("mq_django.admin.message_pages.SECONDS", 0.0)
+    monkeypatch.setattr("mq_django.admin.find_page.SECONDS", 0.0)
     shown = main_of(operator.get(FIND, {"id": "nope"}))
     assert "Not everything was searched" in shown
     assert "or it never existed" not in shown

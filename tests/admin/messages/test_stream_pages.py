@@ -72,7 +72,7 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer):
         for query in ({"key": "other"}, {"error": "other"}):
             refused = viewer.get(f"{BASE}emails/{path}", query)
             assert refused.status_code == 400
-            assert "You do not have permission to filter by key or error" in refused.content.decode()
+            assert "You do not have permission to filter by key, data or error" in refused.content.decode()
         assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
 
 

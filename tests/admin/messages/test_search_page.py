@@ -1,0 +1,134 @@
+"""The search over all queues on its page: step by step, by permission, and with actions on what was found."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from mq_django import topics
+from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
+from tests.seeding import bury, bury_many, publish, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+FIND = f"{BASE}find/"
+WANTED = {"customer": "C-9999"}
+
+
+def ids_of(groups):
+    """Return the ids that are shown of each list."""
+    return {group["key"]: [re.sub("<[^>]+>", "", row["id"]) for row in group["rows"]] for group in groups}
+
+
+def ask(client, query, **more):
+    return client.get(FIND, {"q": query, **more})
+
+
+def test_each_page_has_the_field_and_the_page_of_the_search_its_text(viewer):
+    for path in ("", "emails/change/", "emails/dead/", "consumers/", "find/"):
+        assert f'action="{FIND}"' in main_of(viewer.get(BASE + path))
+    assert 'id="mq-search" name="q" value="name:&lt;b&gt;"' in main_of(ask(viewer, "name:<b>"))
+    assert "What can be searched for" in main_of(viewer.get(FIND))
+
+
+def test_what_is_found_is_grouped_with_its_list_and_its_actions(operator):
+    topics["orders"].group("billing").subscribe()
+    dead = bury("emails", "welcome", WANTED)
+    delayed = publish("default", "welcome", WANTED, delay=60)
+    logged = topics["orders"].publish("order.paid", WANTED, on_commit=False)
+    bury("emails", "welcome", {"customer": "C-1"})
+
+    response = ask(operator, "customer=C-9999 since:2d")
+    groups = response.context["step"]["groups"]
+
+    assert ids_of(groups) == {"dead emails": [dead], "delayed default": [delayed], "log orders": [logged]}
+    assert "All " in response.context["step"]["said"]
+    for group in groups:
+        (row,) = group["rows"]
+        assert row["id"] in main_of(operator.get(group["list_url"]))
+        assert operator.get(row["url"]).status_code == 200
+    assert [what for what, _ in groups[0]["actions"]] == ["redrive", "move", "delete"]
+    fields = {"action": "redrive", "_selected_action": groups[0]["rows"][0]["ref"], "confirmed": "yes"}
+    assert operator.post(groups[0]["act_url"], fields).status_code == 302
+    assert ask(operator, "customer=C-9999 state:dead").context["step"]["groups"] == []
+
+
+def test_a_search_goes_on_by_the_link_and_by_the_browser(operator, monkeypatch):
+    ids = bury_many("emails", 70)
+    response = ask(operator, "name:welcome state:dead")
+    first, step = response.context["step"]["groups"], response.context["step"]
+    assert step["count"] == 50
+    shown = main_of(response)
+    assert "Continue" in shown
+    assert "50" in step["said"]
+
+    onward = operator.get(step["next_url"]).json()
+    rest = re.findall(r'<th scope="row" class="mq-id"><a [^>]*>(?:<bdi>)?([^<]+)', onward["parts"]["found"])
+    assert sorted(ids_of(first)["dead emails"] + rest) == sorted(ids)
+    assert (onward["count"], onward["next_url"]) == ("70", "")
+
+    second = operator.get(step["go_on_url"])
+    assert second.context["step"]["count"] == 70
+    assert "From the beginning" in main_of(second)
+
+
+def test_each_word_can_be_taken_away(operator):
+    chips = ask(operator, 'name:a "b c" queue:emails').context["chips"]
+    assert [chip["url"] for chip in chips][1] == f"{FIND}?q=name%3Aa+queue%3Aemails"
+    (chip,) = ask(operator, "name:a").context["chips"]
+    assert chip["url"] == FIND
+
+
+def test_an_id_comes_first_and_holds_the_search(operator):
+    message_id = publish("default", "welcome", 1, delay=60)
+    publish("emails", "welcome", {"of": message_id})
+    response = ask(operator, message_id)
+    assert [row["state"] for row in response.context["rows"]] == ["delayed"]
+    assert response.context["step"]["groups"] == []
+    assert "Search the data of all messages" in main_of(response)
+    assert "data-mq-go-on" not in main_of(response)
+
+    onward = re.search(r'href="([^"]+)">Search the data', main_of(response))[1].replace("&amp;", "&")
+    assert [group["key"] for group in operator.get(onward).context["step"]["groups"]] == ["ready emails"]
+
+
+def test_who_may_not_see_data_neither_searches_it_nor_counts(log_in, operator):
+    viewer = log_in("view_queue", "operate_queue", "purge_queue")
+    bury("emails", "welcome", WANTED, key="C-9999", error="ValueError: C-9999")
+    ready = publish("emails", "welcome", WANTED)
+    held = publish("default", "welcome", 1)
+    take("default", 1)
+    for query in ("customer=C-9999", "C-9999 state:dead", '"C-9999" x', "key:C-9999", "error:C-9999", "u:C-9999"):
+        for path in ("find/", "find.json"):
+            response = viewer.get(f"{BASE}{path}?q={quote(query)}")
+            assert response.status_code == 400, query
+            assert "You do not have permission to search" in response.content.decode()
+    # A word alone is an id.
+    assert ask(viewer, "C-9999").context["step"]["groups"] == []
+    for message_id in (ready, held):
+        groups = ask(viewer, message_id).context["step"]["groups"]
+        assert [*ids_of(groups).values()] == [[message_id]]
+    shown = main_of(ask(viewer, "name:welcome"))
+    assert "ValueError" in shown
+    assert "C-9999" not in shown.replace("customer=C-4242", "")
+    assert ask(operator, "C-9999").context["step"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "odd", ['"open', "foo:bar", "name:", "name:a name:b", "state:x", "queue:x", "since:x", "x=", "error:a state:ready"]
+)
+def test_an_odd_query_is_a_sentence_and_nothing_is_read(operator, odd):
+    for path in ("find/", "find.json"):
+        response = operator.get(f"{BASE}{path}", {"q": odd})
+        assert response.status_code == 400
+        assert response.templates[0].name.endswith("refused.html")
+
+
+@pytest.mark.parametrize(
+    "query", ["q=a&after=x%00&seen=-1&found=9e9", "q=a&after=3+log+x+", "q=%00", "q=" + "a" * 2000]
+)
+def test_an_odd_address_is_harmless(operator, query):
+    for path in ("find/", "find.json"):
+        assert operator.get(f"{BASE}{path}?{query}").status_code in (200, 400)
+    assert operator.get(f"{BASE}find.json").status_code == 400
