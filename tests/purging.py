@@ -3,8 +3,8 @@
 from typing import get_args
 
 from mq_django.conf import QueueConfig
-from mq_django.stores.background_jobs import Cursor, DeletableState, delete_found, scan_state
 from mq_django.stores.dead_letters import NO_STEP
+from mq_django.stores.message_scans import Cursor, DeletableState, delete_found, scan_state
 from mq_django.transport.connections import open_transport
 
 

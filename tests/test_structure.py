@@ -27,7 +27,7 @@ MAX_FUNCTION, P90_FUNCTION = 50, 18
 CHOOSERS = {
     "stores/__init__": 3,
     "stores/dead_letters": 1,
-    "stores/background_jobs": 1,
+    "stores/message_scans": 1,
     "stores/moving": 1,
     "inspector/readers": 2,
 }

@@ -213,23 +213,27 @@ def _filter(found: Action) -> Filter:
 
 def _result(found: Action) -> str:
     """Return how many were changed, and what else there was."""
-    words = {
-        "missing": _("%(count)s no longer existed"),
-        "refused": _("%(count)s refused"),
-        "asked to stop": _("%(count)s asked to stop"),
-        "failed": _("%(count)s failed"),
-        "left": _("some are left"),
-    }
     changed = ngettext("%(count)s changed", "%(count)s changed", found.done) % {"count": text.number(found.done)}
     said = [] if found.done == 1 and found.result and found.verb != "finish job" else [changed]
     for part in filter(None, found.result.split(", ")):
         count, _separator, word = part.partition(" ")
         number = whole(count, LARGEST)
-        if number is not None and word in words:
-            said.append(words[word] % {"count": text.number(number)})
+        if number is not None and (words := _counted(word, number)):
+            said.append(words % {"count": text.number(number)})
         else:
             said.append(_("cancelled") if part == "cancelled" else part)
     return ", ".join(said)
+
+
+def _counted(word: str, number: int) -> str:
+    """Return a text for a count of a result; "" for another word."""
+    return {
+        "missing": ngettext("%(count)s no longer existed", "%(count)s no longer existed", number),
+        "refused": ngettext("%(count)s refused", "%(count)s refused", number),
+        "asked to stop": ngettext("%(count)s asked to stop", "%(count)s asked to stop", number),
+        "failed": ngettext("%(count)s failed", "%(count)s failed", number),
+        "left": _("some are left"),
+    }.get(word, "")
 
 
 def _undo(page: Page, found: Action, job: BackgroundJob | None) -> dict[str, Any]:

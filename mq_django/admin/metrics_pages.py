@@ -42,7 +42,7 @@ BY = ("name", "host", "version")
 MAX_ROWS, MAX_MARKS = 100, 20
 
 
-class Asked(NamedTuple):
+class Shown(NamedTuple):
     """The parameters of a page of metrics."""
 
     #: "" for all queues.
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
         return "?" + urlencode(self._replace(**changes).fields())
 
 
-def _asked(page: Page) -> Asked:
+def _asked(page: Page) -> Shown:
     given, now_ms = page.request.GET, clock.now_ms()
     span = given.get("span", "")
     if span not in SPANS and (given.get("from") or given.get("to")):
@@ -84,7 +84,7 @@ def _asked(page: Page) -> Asked:
     if queue and queue not in metrics.measured():
         raise InvalidFilter(_("There is no queue “%(name)s” in the settings.") % {"name": escape(queue)[:160]})
     by, compared = given.get("by", ""), given.get("compare", "")
-    return Asked(
+    return Shown(
         queue,
         given.get("of", "")[:400] if queue else "",
         by if by in BY else BY[0],
@@ -111,7 +111,7 @@ class _Found(NamedTuple):
     marks: Sequence[Mark]
 
 
-def _read(asked: Asked) -> _Found:
+def _read(asked: Shown) -> _Found:
     period = metrics.period(asked.since_ms, asked.until_ms)
     found = _of(asked, period)
     before = None
@@ -123,13 +123,13 @@ def _read(asked: Asked) -> _Found:
     return _Found(found, before, rows, marks[-MAX_MARKS:])
 
 
-def _of(asked: Asked, period: Period) -> Metrics:
+def _of(asked: Shown, period: Period) -> Metrics:
     if asked.queue:
         return metrics.queue_metrics(asked.queue, period, of=asked.of)
     return metrics.all_metrics(period)
 
 
-def _is_too_long_ago(asked: Asked, period: Period) -> bool:
+def _is_too_long_ago(asked: Shown, period: Period) -> bool:
     """Return whether the time with which it is compared has no minutes any more."""
     return period.slot == 1 and period.before(COMPARED[asked.compared][1]).since_ms < clock.now_ms() - 93_600_000
 
@@ -176,9 +176,9 @@ def show(page: Page) -> HttpResponse:
         of_all_url=asked.query(of="") if asked.of else "",
         zoom_url=asked.query(span="", since_ms=0, until_ms=0),
         figures_url=page.url("metrics_figures") + asked.query(),
-        csv_url=page.url("metrics_csv") + asked.query(),
-        rows_csv_url=page.url("metrics_rows") + asked.query(),
-        json_url=page.url("metrics_json") + asked.query(),
+        csv_url=page.url("metrics_csv_export") + asked.query(),
+        rows_csv_url=page.url("metrics_rows_export") + asked.query(),
+        json_url=page.url("metrics_json_export") + asked.query(),
         starts=_local(asked.since_ms),
         ends=_local(asked.until_ms),
     )
@@ -199,16 +199,16 @@ def figures(page: Page) -> HttpResponse:
     )
 
 
-def _title(asked: Asked) -> str:
+def _title(asked: Shown) -> str:
     where = asked.queue or _("All queues")
     return f"{where} · {asked.of}" if asked.of else where
 
 
-def _by(asked: Asked) -> dict[str, str]:
+def _by(asked: Shown) -> dict[str, str]:
     return {"name": _("Handler") if asked.queue else _("Queue"), "host": _("Host"), "version": _("Version")}
 
 
-def _menus(asked: Asked) -> list[tuple[str, Any, list[tuple[str, Any, bool]]]]:
+def _menus(asked: Shown) -> list[tuple[str, Any, list[tuple[str, Any, bool]]]]:
     """Return the menus of the form: field, label, and for each choice its value, text, and whether it is chosen."""
     queues = {"": _("All queues"), **{name: name for name in metrics.measured()}}
     compared = {"": _("nothing"), **{key: words[0] for key, words in COMPARED.items()}}
@@ -229,7 +229,7 @@ def _local(ms: int) -> str:
     return "" if found is None else found.strftime("%Y-%m-%dT%H:%M")
 
 
-def _row(asked: Asked, row: NameActivity) -> dict[str, Any]:
+def _row(asked: Shown, row: NameActivity) -> dict[str, Any]:
     url = ""
     if asked.by == BY[0]:
         url = asked.query(of=row.name) if asked.queue else asked.query(queue=row.name)

@@ -274,7 +274,9 @@ def _form(page: Page, name: str, asked: Asked, original: MessageView | None) -> 
 def _seen(name: str) -> list[str]:
     """Return the names of messages that a queue had within a day; none if they cannot be read: the form is of use."""
     with suppress(StoreError):
-        return [one.name for one in activity(name, hours=24).names[:MAX_NAMES] if one.name]
+        found = [one.name for one in activity(name, hours=24).names[:MAX_NAMES] if one.name]
+        # Nobody can see what the others are.
+        return [each for each in found if each.isprintable()]
     return []
 
 

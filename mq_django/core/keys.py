@@ -7,6 +7,7 @@ use them together.
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Literal
 
 # The keys that only queues and topics with partitions, and their partitions, have.
 
@@ -190,20 +191,14 @@ class HostKeys:
         """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return f"{self.namespace}:{{hosts.}}:h:{day}"
 
-    @property
-    def counted(self) -> str:
-        """HASH: consumer -> its messages that are in these counters, as `handled failed`."""
-        return f"{self.namespace}:{{hosts.}}:counted"
+    def of(self, kind: Literal["counted", "versions", "sampled"]) -> str:
+        """Return another key.
 
-    @property
-    def versions(self) -> str:
-        """ZSET: the latest versions of the project, each since when a consumer has it, in ms since 1970."""
-        return f"{self.namespace}:{{hosts.}}:versions"
-
-    @property
-    def claim(self) -> str:
-        """STRING: exists while a process has the latest sample."""
-        return f"{self.namespace}:{{hosts.}}:sampled"
+        `counted` is a HASH, consumer -> its counts that are in these counters, as `handled failed`; `versions` a ZSET
+        of the latest versions, each since when a consumer has it; `sampled` a STRING that exists while a process has
+        the latest sample.
+        """
+        return f"{self.namespace}:{{hosts.}}:{kind}"
 
 
 def activity_key(namespace: str) -> str:

@@ -248,7 +248,8 @@ def ending_of(view: MessageView) -> str:
         }
         return sentences[view.ending] % {"time": moment_text(view.at_ms) or _("an unknown time")}
     said = _("It is a dead letter: %(reason)s.") % {"reason": escape(reason(view.reason))}
-    return f"{said} {_('Error: %(error)s') % {'error': escape(view.error)}}" if view.error else said
+    error = _("Error: %(error)s") % {"error": escape(view.error)}
+    return f"{said} {error}" if view.error else said
 
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:

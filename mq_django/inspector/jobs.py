@@ -18,8 +18,9 @@ from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import check_target
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.activity import Effect, Given, Verb, recorded
-from mq_django.stores.background_jobs import ACTIONS, ActionableState, BackgroundJob, BackgroundJobs, JobOrder, What
+from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, What
 from mq_django.stores.dead_letters import is_entry
+from mq_django.stores.message_scans import ActionableState
 from mq_django.transport.connections import open_transport
 
 __all__ = [

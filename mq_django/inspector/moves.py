@@ -13,8 +13,8 @@ from mq_django.inspector.message_lists import find_message
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import one_queue
 from mq_django.stores.activity import recorded
-from mq_django.stores.background_jobs import ActionableState, sources_by_name
 from mq_django.stores.dead_letters import NO_STEP
+from mq_django.stores.message_scans import ActionableState, sources_by_name
 from mq_django.stores.moving import REFUSED, MessageSource, Mover
 from mq_django.transport.connections import open_transport
 

@@ -12,8 +12,9 @@ from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
-from mq_django.stores.background_jobs import ActionableState, BackgroundJob
+from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.counters import DEPTH, TOOK, WAITED
+from mq_django.stores.message_scans import ActionableState
 
 # Compute the activity of the last hour, day or week from counters. No access to Redis.
 

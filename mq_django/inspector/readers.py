@@ -115,7 +115,7 @@ class RsmqReader(StreamReader):
         (rank,) = self._transport.pipeline([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
         return int(reply_or_raise(rank) or 0)
 
-    def find_command(self, named: str) -> Command:
+    def find_command(self, named: str | bytes) -> Command:
         """See StreamReader.find_command()."""
         return ("ZSCORE", self._keys.zset, named)
 
@@ -164,7 +164,7 @@ class RsmqReader(StreamReader):
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         found = decode(
-            *(body,), queue=self._queue, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member
+            *(body,), queue=self.queue, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member
         )
         if isinstance(found, Undecodable):
             raise DecodeError(found.reason)

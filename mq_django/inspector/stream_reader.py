@@ -71,16 +71,11 @@ class StreamReader:
     topic: str = ""
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:
-        self._queue = config.name
+        self.queue = config.name
         self._keys = config.keys
         self._transport = transport
         #: When waiting messages were read last, by the clock of Redis, in ms since 1970.
         self.now_ms = 0
-
-    @property
-    def queue(self) -> str:
-        """The name of the queue."""
-        return self._queue
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, MessageView]:
         """Return the messages of the deliveries that still exist, by their receipts."""
@@ -136,7 +131,7 @@ class StreamReader:
         return found
 
     def _waiting_members(self, state: MessageState, named: Sequence[bytes]) -> list[bytes]:
-        replies = self._transport.pipeline([self._find_command(name) for name in named]) if named else []
+        replies = self._transport.pipeline([self.find_command(name) for name in named]) if named else []
         found = [reply for reply in map(reply_or_raise, replies) if not isinstance(reply, bytes)]
         return [reply[3] for reply in found if _WAITING.get(reply[0]) == state]
 
@@ -208,7 +203,7 @@ class StreamReader:
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         """Return the message in a body, and its history."""
         found = decode_body(body)
-        return message_of(found, queue=self._queue, entry=member), history_of(found)
+        return message_of(found, queue=self.queue, entry=member), history_of(found)
 
     def read_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
@@ -244,7 +239,7 @@ class StreamReader:
             for entry, fields in zip(flat[::2], flat[1::2], strict=True):
                 after, limit = entry.decode(), limit - 1
                 ref = f"{source}.{after}"
-                yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref)
+                yield ref, view_of_entry(self.queue, entry, fields, where, ref=ref)
 
     def _pending_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
@@ -255,7 +250,7 @@ class StreamReader:
         flat = reply_or_raise(self._transport.pipeline([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             ref = f"{source}.{entry.decode()}"
-            yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
+            yield ref, view_of_entry(self.queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
 
     def entry(self, source: Source, entry: bytes) -> MessageView | None:
         """Return a ready or pending message, or None."""
@@ -272,17 +267,15 @@ class StreamReader:
         )
         if not reply_or_raise(found):
             return None
-        is_held = not isinstance(pending, Exception) and pending
-        held = _held_by(*pending[0][1:3]) if is_held else {}
-        return view_of_entry(self._queue, entry, found[0][1], ref=f"{source}.{text}", **held)
+        held = _held_by(*pending[0][1:3]) if not isinstance(pending, Exception) and pending else {}
+        return view_of_entry(self.queue, entry, found[0][1], ref=f"{source}.{text}", **held)
 
     def find_entry(self, named: bytes) -> MessageView | None:
         """Return a ready or pending message that can be found by its id without a scan, or None.
 
         Prioritised messages can, and messages that were published without an id.
         """
-        first: Source = "priority"
-        sources = (first, *(source for source in self.sources if source != first))
+        sources = sorted(self.sources, key=lambda source: source != "priority")
         return next((found for source in sources if (found := self.entry(source, named))), None)
 
     def ref_of(self, receipt: Receipt) -> str | None:
@@ -303,7 +296,7 @@ class StreamReader:
         names = {number: source for source, number in _STREAMS.items()}
         found = zip(self._held(receipts).items(), reply_or_raise(reply), strict=True)
         views = {
-            at: view_of_entry(self._queue, entry.encode(), flat, state="pending", ref=f"{names[at[0]]}.{entry}")
+            at: view_of_entry(self.queue, entry.encode(), flat, state="pending", ref=f"{names[at[0]]}.{entry}")
             for (at, entry), flat in found
             if flat
         }
@@ -326,17 +319,13 @@ class StreamReader:
         command = scripts.command("entries_before", keys=key_names, args=args)
         return int(reply_or_raise(self._transport.pipeline([command])[0]))
 
-    def find_command(self, named: str) -> Command:
-        """Return the command whose reply is false or MISSING, unless a place with an index has a message."""
-        return self._find_command(named.encode())
-
     def length_commands(self) -> list[Command]:
         """Return the commands that count the entries that only a scan can find a message in."""
         return [("XLEN", stream) for stream in self._keys.streams()]
 
     def find_waiting(self, named: bytes) -> MessageView | None:
         """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
-        (reply,) = self._transport.pipeline([self._find_command(named)])
+        (reply,) = self._transport.pipeline([self.find_command(named)])
         if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _WAITING:
             return None
         number, score, body, member = reply
@@ -352,7 +341,8 @@ class StreamReader:
             return self._entry_view(member, body or None)
         return self._waiting_view(_WAITING[number], member, member, score, body or None)
 
-    def _find_command(self, named: bytes) -> Command:
+    def find_command(self, named: str | bytes) -> Command:
+        """Return the command whose reply is false or MISSING, unless a place with an index has a message."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]

@@ -95,6 +95,35 @@ class ScheduleLookup:
     def __init__(self, role: Role = "produce") -> None:
         self._role = role
 
+    def get(self, name: str, *, queue: str = "default") -> ScheduleStatus:
+        """Return a schedule of code, settings or run time.
+
+        Args:
+            name: its name.
+            queue: its queue.
+
+        Raises:
+            UnknownSchedule: the queue has no such schedule.
+        """
+        return self._existing(config_of(queue), name)
+
+    def get_all(self, queue: str | None = None) -> list[ScheduleStatus]:
+        """Return all schedules of code, settings and run time, by queue and name.
+
+        Args:
+            queue: only schedules of this queue.
+        """
+        names = [name for name, config in get_config().queues.items() if config.has_schedules]
+        configs = [config_of(name) for name in (names if queue is None else [queue])]
+        return [
+            found
+            for config in configs
+            for found in statuses(config, open_transport(self._role, config.connection)).found
+        ]
+
+    aget = asynchronous(get)
+    aget_all = asynchronous(get_all)
+
     def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
         check_partitions(config)
         return RuntimeSchedules(config, open_transport(self._role, config.connection))
@@ -300,32 +329,6 @@ class ScheduleCollection(ScheduleLookup):
                 return self.get(name, queue=queue)
         raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
 
-    def get(self, name: str, *, queue: str = "default") -> ScheduleStatus:
-        """Return a schedule of code, settings or run time.
-
-        Args:
-            name: its name.
-            queue: its queue.
-
-        Raises:
-            UnknownSchedule: the queue has no such schedule.
-        """
-        return self._existing(config_of(queue), name)
-
-    def get_all(self, queue: str | None = None) -> list[ScheduleStatus]:
-        """Return all schedules of code, settings and run time, by queue and name.
-
-        Args:
-            queue: only schedules of this queue.
-        """
-        names = [name for name, config in get_config().queues.items() if config.has_schedules]
-        configs = [config_of(name) for name in (names if queue is None else [queue])]
-        return [
-            found
-            for config in configs
-            for found in statuses(config, open_transport(self._role, config.connection)).found
-        ]
-
     @recorded("pause schedule", queue="queue", about="name", by="by")
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:
         """Pause a schedule, also one of code or settings. The ticks of the pause never fire.
@@ -491,8 +494,6 @@ class ScheduleCollection(ScheduleLookup):
 
     acreate = asynchronous(create)
     aupdate = asynchronous(update)
-    aget = asynchronous(get)
-    aget_all = asynchronous(get_all)
     apause = asynchronous(pause)
     aresume = asynchronous(resume)
     askip = asynchronous(skip)

@@ -122,7 +122,7 @@ TTLS = (93_600, 3_024_000)
 
 def claim_sample(transport: Transport, keys: HostKeys, seconds: float) -> bool:
     """Claim the next sample: return True for one caller within `seconds`."""
-    command: Command = ("SET", keys.claim, "1", "NX", "PX", round(seconds * 1000))
+    command: Command = ("SET", keys.of("sampled"), "1", "NX", "PX", round(seconds * 1000))
     return reply_or_raise(transport.pipeline([command])[0]) is not None
 
 
@@ -177,7 +177,7 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     Names of these counters are `host|version`. New versions are noted. Deliveries that a consumer handles after its
     last sample are left out.
     """
-    flat, now_ms = reply_or_raise(transport.pipeline([("HGETALL", keys.counted)])[0]), clock.now_ms()
+    flat, now_ms = reply_or_raise(transport.pipeline([("HGETALL", keys.of("counted"))])[0]), clock.now_ms()
     known = {name.decode(errors="replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     tally: Counter[tuple[str, str]] = Counter()
     for name, worked in consumers.items():
@@ -192,20 +192,23 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     commands: list[Command] = [Slots(keys).add_command(tally)] if tally else []
     if consumers:
         written = [part for name, worked in consumers.items() for part in (name, f"{worked.handled} {worked.failed}")]
-        commands += [("HSET", keys.counted, *written), ("EXPIRE", keys.counted, TTLS[0])]
+        commands += [("HSET", keys.of("counted"), *written), ("EXPIRE", keys.of("counted"), TTLS[0])]
         seen = [
             part for version in dict.fromkeys(each.version for each in consumers.values()) for part in (now_ms, version)
         ]
-        commands += [("ZADD", keys.versions, "NX", *seen), ("ZREMRANGEBYRANK", keys.versions, 0, -MAX_VERSIONS - 1)]
+        commands += [
+            ("ZADD", keys.of("versions"), "NX", *seen),
+            ("ZREMRANGEBYRANK", keys.of("versions"), 0, -MAX_VERSIONS - 1),
+        ]
     if gone:
-        commands.append(("HDEL", keys.counted, *gone))
+        commands.append(("HDEL", keys.of("counted"), *gone))
     for reply in transport.pipeline(commands) if commands else ():
         reply_or_raise(reply)
 
 
 def read_versions(transport: Transport, keys: HostKeys) -> dict[str, int]:
     """Return the latest versions of the project, each with the time since when a consumer has it, the oldest first."""
-    flat = reply_or_raise(transport.pipeline([("ZRANGE", keys.versions, 0, -1, "WITHSCORES")])[0])
+    flat = reply_or_raise(transport.pipeline([("ZRANGE", keys.of("versions"), 0, -1, "WITHSCORES")])[0])
     pairs = zip(flat[::2], flat[1::2], strict=True)
     return {version.decode(errors="replace"): ms for version, at in pairs if (ms := score_ms(at)) is not None}
 

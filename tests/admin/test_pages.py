@@ -25,9 +25,9 @@ NO_PAGES = {
     "topic_stats",
     "consumers_stats",
     "dead_export",
-    "metrics_json",
-    "metrics_csv",
-    "metrics_rows",
+    "metrics_json_export",
+    "metrics_csv_export",
+    "metrics_rows_export",
     "activity_export",
     "stacks_stats",
     "workflows_stats",
@@ -210,7 +210,7 @@ def test_names_with_an_underscore_keep_their_links(operator, mq_settings):
 
 
 #: The beginnings of addresses of pages about all queues.
-SHOW_ALL = ("consumers", "problems", "metrics", "schedules")
+SHOW_ALL = ("consumers", "problems", "metrics/?by", "metrics/f", "metrics/e", "schedules")
 
 
 def test_pages_send_few_commands(operator, redis_client, mq_settings):

@@ -15,7 +15,7 @@ from mq_django.conf import get_config
 from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions
-from mq_django.stores.background_jobs import DeletableState
+from mq_django.stores.message_scans import DeletableState
 from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation

@@ -10,14 +10,15 @@ from pkgutil import walk_packages
 import pytest
 from django.core.management import call_command
 
-from mq_django import inspect, inspector, schedules, topics
+from mq_django import every, inspect, inspector, registry, schedules, topics
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Bury
 from mq_django.core.running_handler import running
+from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConnectionLost, InvalidFilter
-from mq_django.inspector import action_log, actions, dead_letters, jobs, key_lines, outbox_views, plans
+from mq_django.inspector import action_log, actions, dead_letters, jobs, key_lines, moves, outbox_views, plans
 from mq_django.inspector import topics as inspected
 from mq_django.management import message_verbs, repartition_verb, workflow_verbs
 from mq_django.outbox import relay
@@ -34,7 +35,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
 
 @pytest.fixture(autouse=True)
-def _queues(mq_settings):
+def _queues(mq_settings, monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
     mq_settings(
         QUEUES={"emails": {}, "default": {}, "lines": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}},
         TOPICS={"orders": {}},
@@ -95,6 +97,16 @@ def scheduled(name="digest"):
     return name
 
 
+def in_code():
+    registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(hours=1)))
+    return "nightly"
+
+
+def overridden():
+    schedules.override(in_code(), queue="emails", every=60)
+    return "nightly"
+
+
 def with_skip():
     schedules.skip(scheduled(), queue="emails")
 
@@ -126,6 +138,8 @@ OPERATIONS = {
         "resubmit",
     ),
     dead_letters.move: (lambda: bury("emails"), lambda _: dead_letters.move("emails", "default", [dead()]), "move"),
+    moves.move: (waiting, lambda one: moves.move("emails", "delayed", "default", [one]), "move"),
+    moves.move_messages: (waiting, lambda one: moves.move_messages("emails", "default", [one]), "move"),
     dead_letters.move_messages: (lambda: bury("emails"), lambda one: inspect.move("emails", "default", [one]), "move"),
     jobs.begin: (lambda: bury("emails"), lambda _: inspect.start_job("emails", "redrive", who="ann"), "redrive"),
     jobs.cancel: (begun, lambda _: inspect.cancel_job("emails", "ready"), "cancel job"),
@@ -154,6 +168,12 @@ OPERATIONS = {
     ScheduleCollection.unskip: (with_skip, lambda _: schedules.unskip("digest", queue="emails"), "unskip tick"),
     ScheduleCollection.fire: (scheduled, lambda one: schedules.fire(one, queue="emails"), "fire schedule"),
     ScheduleCollection.delete: (scheduled, lambda one: schedules.delete(one, queue="emails"), "delete schedule"),
+    ScheduleCollection.override: (
+        in_code,
+        lambda one: schedules.override(one, queue="emails", every=60),
+        "override schedule",
+    ),
+    ScheduleCollection.restore: (overridden, lambda one: schedules.restore(one, queue="emails"), "restore schedule"),
     plans.forget: (scheduled, lambda one: plans.forget(plans.find("emails", one)), "forget schedule"),
     workflow_run.cancel: (lambda: start_run({1: []}), workflow_run.cancel, "cancel run"),
     workflow_run.retry: (ended_run, workflow_run.retry, "retry run"),
@@ -180,8 +200,8 @@ ELSEWHERE = {repartition_verb._run, workflow_verbs._repair}
 
 #: The first words of what only reads.
 READS = {"Return", "Yield", "Count", "Tell", "Find", "Check", "Refuse", "Search", "Look"}
-#: They change nothing that lasts.
-ASK = {"ask_for_stacks", "ping"}
+#: They change nothing that lasts, or only what one user sees first.
+ASK = {"ask_for_stacks", "ping", "star"}
 
 
 def dead():

@@ -2,8 +2,9 @@
 
 import pytest
 
-from mq_django import inspector
+from mq_django import every, inspector
 from mq_django.conf import get_config
+from mq_django.core.schedules import Scheduled
 from mq_django.stores import open_members
 from mq_django.stores.schedules import Schedules
 from mq_django.transport.connections import get_client
@@ -34,11 +35,17 @@ def test_every_queue_is_shown_and_a_heartbeat_reads_the_roll(redis_client, subte
             assert {f"consumer:{name}".encode() for name in membership.consumers} <= told.keys()
 
 
+NAMES, HOURLY = ("nightly", "hourly"), every(hours=1)
+
+
 def test_a_tick_that_is_none_begins_now(redis_client, subtests):
     for last in [DIGITS, "x", "", "-5", "1e999", "253402300800000", b"\xff"]:
         with subtests.test(last=last):
             config = get_config().queue("default")
             redis_client.delete(config.keys.schedules)
             redis_client.hset(config.keys.schedules, mapping={"last:nightly": last})
-            now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).read_states(["nightly", "hourly"])
-            assert found == other == now_ms
+            entries = [
+                Scheduled(name=name, queue="default", message="m", data=None, when=every(hours=1)) for name in NAMES
+            ]
+            now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).read_states(entries)
+            assert found.last_ms == other.last_ms == now_ms

@@ -8,8 +8,9 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, scan_state
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.dead_letters import JobStep
+from mq_django.stores.message_scans import Cursor, scan_state
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.seeding import publish, publish_many, set_aside, take

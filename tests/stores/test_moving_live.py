@@ -10,8 +10,9 @@ from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
 from mq_django.inspector import dead_letters, moves
 from mq_django.inspector.message_lists import messages
-from mq_django.stores.background_jobs import FULL, IDLE, BackgroundJobs, Cursor, JobOrder, scan_state
+from mq_django.stores.background_jobs import FULL, IDLE, BackgroundJobs, JobOrder
 from mq_django.stores.dead_letters import JobStep, open_dead_letters
+from mq_django.stores.message_scans import Cursor, scan_state
 from mq_django.stores.moving import Mover
 from mq_django.transport.connections import get_client, open_transport
 from tests.stores.acts import settle, take_all

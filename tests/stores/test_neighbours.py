@@ -19,7 +19,6 @@ from mq_django.inspector.key_lines import key_line, skip
 from mq_django.inspector.plans import limit_uses
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
-from mq_django.stores.background_jobs import Cursor, scan_state
 from mq_django.stores.base import Also, Settlement
 from mq_django.stores.control import StackRequests
 from mq_django.stores.counters import add_command, read_totals
@@ -27,6 +26,7 @@ from mq_django.stores.dead_letters import NO_STEP, open_dead_letters
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
+from mq_django.stores.message_scans import Cursor, scan_state
 from mq_django.stores.moving import Mover
 from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxTransport
 from mq_django.stores.partition_transport import PartitionTransport

@@ -6,7 +6,8 @@ from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.promoter import NextChecks
-from mq_django.stores.background_jobs import IDLE, ActionableState, BackgroundJobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs
+from mq_django.stores.message_scans import ActionableState
 from mq_django.transport.connections import open_transport
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.

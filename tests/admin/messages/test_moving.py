@@ -49,7 +49,7 @@ def test_what_the_other_queue_cannot_have_stays_with_the_reason(operator):
     queues["emails"].publish("welcome", 1, delay=3600, unique="cart:7", on_commit=False)
     queues["default"].publish("welcome", 2, delay=3600, unique="cart:7", on_commit=False)
     _, done = chosen(operator, "delayed")
-    assert "1 stay here" in done
+    assert "1 stays here" in done
     assert numbers("delayed") == (1, 1)
 
 
