@@ -184,6 +184,29 @@ def _term(word: str) -> DataTerm:
     return DataTerm("", value, (value.casefold(), dumps(value)[1:-1].decode().casefold()))
 
 
+#: Text that JSON has as it is, whoever wrote it: letters, and what nobody escapes between them. A number of digits.
+_PLAIN = re.compile(r"[A-Za-z0-9 _.@-]*[A-DF-Za-df-z][A-Za-z0-9 _.@-]*|[0-9]{1,15}", re.ASCII)
+
+
+@lru_cache(maxsize=200)
+def _needles(text: str) -> tuple[bytes, ...]:
+    return tuple(term.value.lower().encode() for term in data_terms(text) if _PLAIN.fullmatch(term.value))
+
+
+def may_have(raw: bytes, data: str) -> bool:
+    """Return whether data may match, by their JSON or any text that has it: this costs less than reading them.
+
+    Args:
+        raw: the text.
+        data: the condition of a filter.
+    """
+    needles = _needles(data)
+    if not needles:
+        return True
+    low = raw.lower()
+    return all(needle in low for needle in needles)
+
+
 def _has_all(data: Any, terms: Sequence[DataTerm]) -> bool:
     """Return whether data have all of this, also without their secrets, which nobody may find out by searching."""
     if data is None:

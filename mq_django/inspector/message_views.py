@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from mq_django.conf import get_config
-from mq_django.core.filters import NOTHING, Filterable
+from mq_django.core.filters import NOTHING, Filterable, may_have
 from mq_django.core.keys import READY
 from mq_django.core.logs import get_logger
-from mq_django.core.message_format import decode_entry, entry_ms, moment
+from mq_django.core.message_format import BINARY_DATA, decode_entry, entry_ms, moment
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.retries import Attempt, read_history
@@ -173,10 +173,19 @@ def without_data(
     return view if where.matches(view) else None
 
 
+def may_match(texts: Sequence[bytes], data: str) -> bool:
+    """Return whether a message with these texts, one of which is its id, may match a filter of data."""
+    # Data in Base64 are read.
+    raw = b"\0".join(texts)
+    return BINARY_DATA.encode() in raw or may_have(raw, data)
+
+
 def view_of_entry(
     queue: str, entry: bytes, flat: list[Any], where: Matcher = NOTHING, **about: Any
 ) -> MessageView | None:
     """Return the view of a stream entry from its fields in a script's reply; None if it does not match."""
+    if where.data and not may_match([entry, *(each for each in flat if isinstance(each, bytes))], where.data):
+        return None
     sizes = [value if isinstance(value, int) else len(value) for value in flat[1::2]]
     is_cut = any(isinstance(value, int) for value in flat[1::2])
     found = None if is_cut or not flat else decode_entry(flat, queue=queue, stream=READY, entry=entry)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys
+from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys, QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_body, history_of, message_of
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
@@ -20,6 +20,7 @@ from mq_django.inspector.message_views import (
     MessageView,
     Rows,
     WaitingState,
+    may_match,
     name_of,
     ref_of,
     view_if,
@@ -61,6 +62,10 @@ _STREAMS: dict[Source, int] = {"front": FRONT, "ready": READY, "log": LOG}
 
 #: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
 _WAITING: dict[int, WaitingState] = {1: "delayed", 2: "unhandled", 4: "parked"}
+
+
+def _stream(keys: QueueKeys, source: Source) -> str:
+    return keys.streams()[_STREAMS[source]]
 
 
 class StreamReader:
@@ -189,6 +194,8 @@ class StreamReader:
             # Alone, so that no reply has many of them.
             (reply,) = self._transport.pipeline([("HGET", self._keys.waiting, member)])
             body = reply_or_raise(reply)
+        if isinstance(body, bytes) and where.data and not may_match([handle, member, body], where.data):
+            return None
         if body is None:
             why = "The message has no body. It will be dropped when it is due."
         if isinstance(body, bytes):
@@ -234,7 +241,7 @@ class StreamReader:
         more = 1
         while more:
             args: list[Argument] = [self._keys.group, after, limit, most_bytes(where, max_bytes)]
-            command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
+            command = scripts.command("entries_ready", keys=[_stream(self._keys, source)], args=args)
             more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
             for entry, fields in zip(flat[::2], flat[1::2], strict=True):
                 after, limit = entry.decode(), limit - 1
@@ -246,7 +253,7 @@ class StreamReader:
             return
         first = f"({after}" if after else "-"
         args: list[Argument] = [self._keys.group, first, limit, most_bytes(where, max_bytes)]
-        command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
+        command = scripts.command("entries_pending", keys=[_stream(self._keys, source)], args=args)
         flat = reply_or_raise(self._transport.pipeline([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             ref = f"{source}.{entry.decode()}"
@@ -261,7 +268,7 @@ class StreamReader:
             return None if score is None else self._entry_view(entry, body)
         if source not in self.sources or not is_entry(text):
             return None
-        stream = self._stream(source)
+        stream = _stream(self._keys, source)
         found, pending = self._transport.pipeline(
             [("XRANGE", stream, text, text), ("XPENDING", stream, keys.group, text, text, 1)]
         )
@@ -361,9 +368,6 @@ class StreamReader:
         pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
         return {name: value for name, value in pairs if value is not None}
 
-    def _stream(self, source: Source) -> str:
-        return self._keys.streams()[_STREAMS[source]]
-
 
 class GroupReader(StreamReader):
     """Reads one group of a topic: its own streams, and the topic's log."""
@@ -380,7 +384,7 @@ class GroupReader(StreamReader):
         source, _, entry = ref.partition(".")
         if source != "log":
             return super().before(ref)
-        return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
+        return self._before([_stream(self._keys, "log"), self._keys.ready, self._keys.priority], "ready", entry)
 
 
 def _held_by(consumer: bytes, held_ms: int) -> dict[str, Any]:
