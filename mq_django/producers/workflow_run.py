@@ -147,7 +147,7 @@ def dead_letter_found(number: int, seq: int, of_round: int) -> Event:
     return Event("failed", number, seq + 1, "its message is a dead letter", round=of_round)
 
 
-@recorded("skip step", queue="", about=lambda given: [given["run_id"], str(given["step"])])
+@recorded("skip step", queue="", about=lambda given: [given["run_id"], given["step"]])
 def skip(run_id: str, step: int) -> bool:
     """Let a run continue as if a failed step had succeeded. Its value is missing. Returns whether this call did so.
 

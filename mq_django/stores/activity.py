@@ -25,7 +25,7 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import redact_forms
 from mq_django.core.running_handler import running
-from mq_django.core.texts import class_name, escape, truncate
+from mq_django.core.texts import class_name, escape, repr_of, truncate
 from mq_django.errors import ConnectionLost, DecodeError
 from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Argument, Command
@@ -218,7 +218,8 @@ class _Note:
             bound = parameters.bind(*args, **kwargs)
             bound.apply_defaults()
             self.given = bound.arguments
-            self.actor = _acts(str(self.given.get(self.by) or ""))
+            by = self.given.get(self.by)
+            self.actor = _acts(by if isinstance(by, str) else "")
             self.named = _listed(self.about(self.given) if callable(self.about) else self.given.get(self.about))
 
     def end(self, effect: Callable[[Given, Any], Effect], result: Any) -> None:
@@ -255,9 +256,17 @@ def attempt() -> Iterator[None]:
 
 def _listed(named: Any) -> list[str]:
     """Return the first of the things that an operation is about, as texts."""
-    found = [] if named is None or named == "" else [named] if isinstance(named, str | bytes | int) else [*named]
-    texts = [each.decode(errors="backslashreplace") if isinstance(each, bytes) else str(each) for each in found]
+    is_several = isinstance(named, list | tuple | set | frozenset)
+    found = [*named] if is_several else [] if named is None else [named]
+    texts = [each for each in map(_as_text, found) if each]
     return [*texts[:MAX_NAMED], *(["…"] if len(texts) > MAX_NAMED else [])]
+
+
+def _as_text(named: object) -> str:
+    if isinstance(named, bytes):
+        return named.decode(errors="backslashreplace")
+    # Anything may be given by mistake: an operation says so itself.
+    return str(named) if isinstance(named, str | int) else repr_of(named)
 
 
 def record(actor: Actor, queues: Sequence[str], about: Mapping[str, Any]) -> None:

@@ -168,6 +168,8 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "producers/schedules": {"publication"},
             "stores/schedules": {"publication"},
             "conf": {"publication"},
+            # Whether what somebody has typed could be published.
+            "admin/publish_page": {"publication"},
             # A message for a unit test, which is not published; and the same one again and again, with its id and time.
             "testing/factories": {"publication"},
             # Whether a step of a workflow could be published; and steps that may start, published by their own script.
@@ -189,6 +191,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             # What these call is Queue.publish, or ends there.
             "triggers/declarations": {"queues[self.queue].publish", "target.publish"},
             "management/message_verbs": {"queues[queue].publish"},
+            "admin/publish_page": {"queues[queue].publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/factories": {
                 "open_log(get_config().topic(topic), transport).publish",

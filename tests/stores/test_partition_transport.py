@@ -40,7 +40,7 @@ QUIET = {
     *("repartition_close", "repartition_copy", "repartition_open", "repartition_put", "repartition_state"),
     *("repartition_take", "shares_ask"),
     # Of schedules and workflows, which are not in partitions, and of the queue as a whole.
-    *("schedules_define", "schedules_delete", "schedules_pause", "schedules_read"),
+    *("schedules_define", "schedules_delete", "schedules_override", "schedules_pause", "schedules_read"),
     *("schedules_skip", "workflows_advance", "workflows_left"),
     "partitions_record",
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.

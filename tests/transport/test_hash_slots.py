@@ -47,6 +47,7 @@ EXAMPLES = {
     "XINFO": [("XINFO", "STREAM", "k"), ("XINFO", "GROUPS", "k")],
     "XLEN": [("XLEN", "k")],
     "XPENDING": [("XPENDING", "k", "g"), ("XPENDING", "k", "g", "-", "+", 1, "c")],
+    "XREVRANGE": [("XREVRANGE", b"k", "+", "-")],
     "XRANGE": [("XRANGE", b"k", "-", "+")],
     "XREADGROUP": [
         ("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "STREAMS", "k", ">"),

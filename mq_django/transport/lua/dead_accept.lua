@@ -12,8 +12,8 @@
 -- delayed one waits, its id or 'u:' and its unique key; or in RSMQ's format its length in UTF-16 units, and the history of its
 -- attempts, or ''
 --
--- Returns for each: 'ACCEPTED'; 'KNOWN' when the message of this origin was accepted before; 'TAKEN' when another one waits
--- with its unique key; in RSMQ's format 'EXISTS' when its id is in use, or 'TOOLONG'; 'FULL' for the first one that the limit
+-- Returns for each: 'ACCEPTED'; 'KNOWN' when the message of this origin was accepted before; 'TAKEN' when its unique key is
+-- that of another one that waits; in RSMQ's format 'EXISTS' when its id is in use, or 'TOOLONG'; 'FULL' for the first one that the limit
 -- does not allow, and nothing for those after it. Or only 'NOQUEUE', in RSMQ's format.
 
 -- with clock
