@@ -26,7 +26,7 @@ def test_the_numbers_move_by_themselves_and_the_focus_stays_where_it_is(shop, wi
     assert seen.page.evaluate("document.activeElement.textContent") == "notifications"
     # The new rows have the heads of their columns, too.
     labels = seen.page.eval_on_selector_all(
-        "#result_list tbody td.mq-number:nth-child(2)", "f => f.map(c => c.dataset.label)"
+        "#result_list tbody td.mq-number:nth-child(3)", "f => f.map(c => c.dataset.label)"
     )
     assert {*labels} == {"Ready"}
     seen.page.keyboard.press("Enter")
