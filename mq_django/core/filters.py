@@ -184,7 +184,7 @@ def _term(word: str) -> DataTerm:
     return DataTerm("", value, (value.casefold(), dumps(value)[1:-1].decode().casefold()))
 
 
-#: Text that JSON has as it is, whoever wrote it: letters, and what nobody escapes between them. A number of digits.
+#: Text that all programs write into JSON as it is: letters, and characters between them that nobody escapes; or digits.
 _PLAIN = re.compile(r"[A-Za-z0-9 _.@-]*[A-DF-Za-df-z][A-Za-z0-9 _.@-]*|[0-9]{1,15}", re.ASCII)
 
 

@@ -58,7 +58,10 @@ def test_a_catalogue_keeps_what_code_puts_into_its_texts_and_is_compiled(languag
         if placed(last) != placed(whole) or any(placed(each) - placed(whole) for each in others):
             changed.append(entry.msgid)
     assert changed == []
-    texts = [{entry.msgid: entry.msgstr_plural or entry.msgstr for entry in each} for each in (found, compiled)]
+    texts = [
+        {(entry.msgctxt, entry.msgid): entry.msgstr_plural or entry.msgstr for entry in each}
+        for each in (found, compiled)
+    ]
     assert texts[0] == texts[1], "run make messages"
 
 
