@@ -152,7 +152,7 @@ def heartbeats() -> Iterator[None]:
 def search(one: Operator) -> None:
     """Find the message of a customer among all of them."""
     one.ask(f"customer={CUSTOMER}")
-    one.see("1 message found")
+    one.see("Found 1.")
     one.click("[data-mq-found] tbody th a")
     one.see(CUSTOMER)
 
@@ -163,7 +163,7 @@ def redrive(one: Operator) -> None:
     one.link("Group by error")
     one.click("#result_list tbody a")
     one.link("Redrive all")
-    one.see("Redrive more than 10,000")
+    one.see("dead letters?")
     one.link("Yes, redrive")
     one.see("Redriv")
 
@@ -189,8 +189,8 @@ def undo(one: Operator) -> None:
 def look(one: Operator) -> None:
     """See what a queue has handled today, and yesterday."""
     one.link("Metrics")
-    one.click(f'#result_list a[href*="{DEEP}"]')
-    one.see("published")
+    one.click(f'#result_list a[href*="queue={DEEP}"]')
+    one.see("Handling time")
 
 
 def publish(one: Operator) -> None:

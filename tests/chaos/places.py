@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from mq_django.core.jsontext import loads
-from mq_django.core.keys import KINDS, GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.keys import KINDS, GroupKeys, QueueKeys, RsmqKeys, activity_key
 from mq_django.errors import DecodeError
 from tests.chaos.settings import is_beside
 
@@ -186,6 +186,7 @@ def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
         known |= {keys.topic.log, keys.topic.control, keys.topic.published}
     if isinstance(keys, RsmqKeys):
         known |= {keys.zset, keys.hash, keys.names, *keys.own()}
+    known.add(activity_key(keys.namespace))
     counters = [keys.minutes(0).removesuffix("m:0")]
     if isinstance(keys, GroupKeys):
         counters.append(keys.topic.minutes(0).removesuffix("m:0"))
