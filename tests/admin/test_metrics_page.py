@@ -13,6 +13,7 @@ from mq_django.stores.counters import Slots
 from mq_django.transport.connections import open_transport
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury
+from tests.users import line_of, user
 
 PAGE = f"{BASE}metrics/"
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -106,6 +107,14 @@ def test_one_process_takes_each_sample(operator, db, redis_client):
     beat("emails", handled=9)
     Sampler().run_once()
     assert [row["handled"] for row in read(operator, "?by=host")["rows"]] == [5]
+
+
+def test_a_redis_user_without_the_keys_takes_no_samples(operator, mq_settings, redis_client, redis_url, namespace):
+    with user(redis_client, redis_url, [*line_of("consumer"), f"~{namespace}:{{emails}}:*"]) as url:
+        mq_settings(CONNECTION=url)
+        assert 0 < Sampler().run_once() <= 60
+    mq_settings()
+    assert read(operator, "?queue=emails")["steps"][-1].get("ready") is None
 
 
 def test_a_consumer_that_was_running_before_the_first_sample_is_not_counted_at_once(operator, db):
