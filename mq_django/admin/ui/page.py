@@ -344,7 +344,15 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
 
 
 #: The key after "g" that opens a page for all queues.
-SHORTCUTS = {"queues": "o", "problems": "p", "consumers": "c", "workflows": "w", "schedules": "s"}
+SHORTCUTS = {
+    "queues": "o",
+    "problems": "p",
+    "metrics": "m",
+    "consumers": "c",
+    "workflows": "w",
+    "activity": "a",
+    "schedules": "s",
+}
 
 
 def sections(page: Page, current: str) -> list[dict[str, Any]]:
