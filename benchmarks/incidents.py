@@ -193,20 +193,7 @@ def look(one: Operator) -> None:
     one.see("Handling time")
 
 
-def publish(one: Operator) -> None:
-    """Publish a message to a queue."""
-    one.click(f'#result_list a[href$="/{DEEP}/change/"]')
-    one.link("Publish")
-    one.page.fill("[name=name]", "receipt")
-    one.page.fill("[name=data]", '{"customer": 7}')
-    one.click("input[type=submit], button[type=submit]")
-    one.link("Yes, publish it")
-    one.see("was published")
-
-
-SCENARIOS: dict[str, Callable[[Operator], None]] = {
-    each.__name__: each for each in (search, redrive, skip, undo, look, publish)
-}
+SCENARIOS: dict[str, Callable[[Operator], None]] = {each.__name__: each for each in (search, redrive, skip, undo, look)}
 
 
 def measure(look: str, chosen: list[str]) -> None:
