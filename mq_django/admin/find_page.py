@@ -30,7 +30,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere
 from mq_django.inspector.message_views import MessageView
-from mq_django.inspector.search import Listing, Problem, Query, Step, parse, step
+from mq_django.inspector.search import Listing, Problem, Query, Step, parse, problem_sentence, step
 
 # Find one by its id.
 
@@ -156,7 +156,7 @@ def _asked(page: Page) -> Query | None:
         return None
     query = parse(asked)
     if isinstance(query, Problem):
-        raise InvalidFilter(_sentence(query))
+        raise InvalidFilter(problem_sentence(query))
     if not query.needs_data or page.can(SEE_DATA):
         return query
     if query.named and not query.named.startswith(UNIQUE_PREFIX) and not query.where.id:
@@ -167,23 +167,6 @@ def _asked(page: Page) -> Query | None:
             "You can search by name:, state:, queue:, since:, until: and by the id of a message."
         )
     )
-
-
-def _sentence(problem: Problem) -> str:
-    sentences = {
-        "words": _("A quotation mark is missing, or these are too many words: %(word)s"),
-        "term": _("There is no term %(word)s. Put it in quotation marks to search for this text."),
-        "value": _("A value is missing after %(word)s"),
-        "twice": _("Only state: and queue: can be given twice, not %(word)s"),
-        "state": _(
-            "There is no %(word)s: the states are dead, pending, delayed, unhandled, parked, ready, log and handled."
-        ),
-        "queue": _("There is no queue or topic %(word)s"),
-        "time": _("%(word)s is no time: write an age such as 2h or 7d, or a date such as 2026-11-01T06:00."),
-        "error": _("Only dead letters have an error, so nothing matches %(word)s with this state."),
-        "data": _("%(word)s cannot be searched for: give a path a value, as in customer=C-4242."),
-    }
-    return sentences[problem.kind] % {"word": escape(problem.word)[:200]}
 
 
 def _address(page: Page, name: str, at: Progress, words: str = "") -> str:

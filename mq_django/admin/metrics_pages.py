@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.charts import Mark
 from mq_django.admin.ui.filter_form import moment
-from mq_django.admin.ui.page import VIEW, Page, needs, sections
+from mq_django.admin.ui.page import VIEW, Page, needs, sections, state_labels
 from mq_django.core import clock
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.texts import escape
@@ -59,10 +59,12 @@ class Shown(NamedTuple):
 
     def fields(self) -> dict[str, str]:
         """Return the parameters of the page."""
-        found = {"queue": self.queue, "of": self.of, "by": self.by, "span": self.span, "compare": self.compared}
+        found = {"queue": self.queue, "of": self.of, "span": self.span, "compare": self.compared}
+        if self.by != BY[0]:
+            found["by"] = self.by
         if not self.span:
             found |= {"from": str(self.since_ms), "to": str(self.until_ms)}
-        return {name: value for name, value in found.items() if value and value != BY[0]}
+        return {name: value for name, value in found.items() if value}
 
     def query(self, **changes: Any) -> str:
         """Return the query of a page that differs in some fields."""
@@ -108,7 +110,8 @@ class _Found(NamedTuple):
     metrics: Metrics
     before: Activity | None
     rows: Sequence[NameActivity]
-    marks: Sequence[Mark]
+    #: When versions of the project began, and which.
+    deploys: Sequence[tuple[int, str]]
 
 
 def _read(asked: Shown) -> _Found:
@@ -118,9 +121,7 @@ def _read(asked: Shown) -> _Found:
     if asked.compared and not _is_too_long_ago(asked, period):
         before = _of(asked, period.before(COMPARED[asked.compared][1])).activity
     rows = found.rows if asked.by == BY[0] else _summed(metrics.host_metrics(period), asked.by)
-    said = _("Version %(version)s began.")
-    marks = [Mark(ms, said % {"version": escape(version)[:80]}) for ms, version in metrics.deploys(period)]
-    return _Found(found, before, rows, marks[-MAX_MARKS:])
+    return _Found(found, before, rows, metrics.deploys(period)[-MAX_MARKS:])
 
 
 def _of(asked: Shown, period: Period) -> Metrics:
@@ -151,22 +152,23 @@ def show(page: Page) -> HttpResponse:
     asked = _asked(page)
     found = _read(asked)
     activity, title = found.metrics.activity, _title(asked)
-    label = f"{title}: {charts.summary(activity)}"
+    label, said = f"{title}: {charts.summary(activity)}", _("Version %(version)s began.")
+    marks = [Mark(ms, said % {"version": escape(version)[:80]}) for ms, version in found.deploys]
     context = charts.queue_charts(activity, title)
     if asked.compared and found.before is None:
         page.say(messages.INFO, _("Minutes are kept for a day: to compare, select a longer time."))
     return page.render(
         "metrics",
         _("Metrics"),
-        **{**context, "throughput": charts.columns(activity, label=label, before=found.before, marks=found.marks)},
+        **{**context, "throughput": charts.columns(activity, label=label, before=found.before, marks=marks)},
         tabs=sections(page, "metrics"),
         asked=asked,
         heading=title,
         depth=charts.depths(activity, label=_("Messages by state")) if activity.depth and not asked.of else None,
-        states=[(state, charts.state_name(state)) for state in activity.depth],
+        states=[(state, state_labels()[state]) for state in activity.depth],
         compared=COMPARED[asked.compared][0] if found.before else "",
         before_summary=charts.summary(found.before) if found.before else "",
-        marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in found.marks],
+        marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in marks],
         menus=_menus(asked),
         rows=[_row(asked, row) for row in found.rows[:MAX_ROWS]],
         unlisted=text.number(unlisted) if (unlisted := len(found.rows) - MAX_ROWS) > 0 else "",
@@ -195,7 +197,7 @@ def figures(page: Page) -> HttpResponse:
         tabs=sections(page, "metrics"),
         figures=charts.figures(activity),
         said=f"{_title(asked)}: {charts.summary(activity)}",
-        states=[charts.state_name(state) for state in activity.depth],
+        states=[state_labels()[state] for state in activity.depth],
     )
 
 
@@ -216,7 +218,7 @@ def _menus(asked: Shown) -> list[tuple[str, Any, list[tuple[str, Any, bool]]]]:
         ("queue", _("Queue"), queues, asked.queue),
         ("span", _("Time"), {**{key: words[0] for key, words in SPANS.items()}, "": _("from … to …")}, asked.span),
         ("compare", _("Compare with"), compared, asked.compared),
-        ("by", _("Rows"), _by(asked), asked.by),
+        ("by", _("Rows by"), _by(asked), asked.by),
     ]
     return [
         (field, label, [(value, text, value == current) for value, text in choices.items()])
@@ -291,7 +293,7 @@ def as_json(page: Page) -> HttpResponse:
             "before": list(_steps(found.before)) if found.before else None,
             "by": asked.by if asked.by != BY[0] else "handler" if asked.queue else "queue",
             "rows": [_named(row) for row in found.rows],
-            "deploys": [{"at": _iso(mark.ms), "sentence": mark.sentence} for mark in found.marks],
+            "deploys": [{"at": _iso(ms), "version": version} for ms, version in found.deploys],
             "errors": found.metrics.errors,
         }
     )

@@ -135,7 +135,7 @@ def set_star(page: Page) -> HttpResponse:
     except UnknownQueue:
         return page.leave(back, _("There is no queue “%(name)s” in the settings.") % {"name": escape(name)[:160]})
     except NotSupported:
-        return page.leave(back, _("You have starred 50 queues: take one star away before."))
+        return page.leave(back, _("You have starred 50 queues: take one star away first."))
     return HttpResponseRedirect(back)
 
 

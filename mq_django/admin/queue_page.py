@@ -15,7 +15,7 @@ from mq_django import inspector
 from mq_django.admin import limit_pages, outbox_page, schedule_rows, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, filter_form, problems, text
-from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
+from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, state_labels, tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -74,7 +74,7 @@ def figures(page: Page, name: str) -> HttpResponse:
         tabs=tabs(page, name, "queue", view),
         figures=charts.figures(activity),
         said=charts.summary(activity),
-        states=[charts.state_name(state) for state in activity.depth],
+        states=[state_labels()[state] for state in activity.depth],
         **charts.frame(page, ""),
     )
 

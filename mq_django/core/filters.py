@@ -1,7 +1,7 @@
 """Filters of messages by id, name, key, data, error or time."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mq_django.core.ids import is_text
 from mq_django.core.jsontext import dumps
+from mq_django.core.message_format import BINARY_DATA
 from mq_django.core.redaction import MAX_DEPTH, REDACTED, redact, redact_text
 from mq_django.core.texts import exception_of, repr_of
 from mq_django.errors import InvalidFilter, InvalidMessage
@@ -193,18 +194,19 @@ def _needles(text: str) -> tuple[bytes, ...]:
     return tuple(term.value.lower().encode() for term in data_terms(text) if _PLAIN.fullmatch(term.value))
 
 
-def may_have(raw: bytes, data: str) -> bool:
-    """Return whether data may match, by their JSON or any text that has it: this costs less than reading them.
+def may_match(texts: Iterable[bytes], data: str) -> bool:
+    """Return whether a message may match a filter of data: to look at its texts costs less than to read them.
 
     Args:
-        raw: the text.
-        data: the condition of a filter.
+        texts: its data as JSON, alone or in other text, and its id.
+        data: the condition of the filter.
     """
     needles = _needles(data)
     if not needles:
         return True
-    low = raw.lower()
-    return all(needle in low for needle in needles)
+    low = b"\0".join(texts).lower()
+    # Data in Base64 are read.
+    return BINARY_DATA.encode() in low or all(needle in low for needle in needles)
 
 
 def _has_all(data: Any, terms: Sequence[DataTerm]) -> bool:

@@ -144,7 +144,7 @@ def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int
     def read(cursor: str, count: int) -> Iterator[tuple[str, str | None]]:
         while count > 0:
             last = next_to(cursor if is_entry(cursor) else "", "+")
-            letters = dead.traits(limit=count, last=last, newest_first=True, with_data=bool(where.data))
+            letters = dead.traits(limit=count, last=last, newest_first=True, data=where.data)
             for letter in letters:
                 yield letter.entry, letter.entry if where.matches(letter, letter.error) else None
             # With data they are read in parts.
@@ -173,7 +173,7 @@ def every(name: str, where: Filter = NOTHING) -> Iterator[MessageView]:
     if get_config().queue(name).parts:
         return
     dead, first = _dead(name), "-"
-    while found := dead.traits(limit=BATCH, first=first, with_data=bool(where.data)):
+    while found := dead.traits(limit=BATCH, first=first, data=where.data):
         first = next_to(found[-1].entry, "-")
         chosen = [letter.entry for letter in found if where.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):

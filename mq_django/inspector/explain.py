@@ -243,7 +243,7 @@ def ending_of(view: MessageView) -> str:
         sentences: Mapping[Ending, str] = {
             "handled": _("It was handled at %(time)s."),
             "expired": _("It was discarded at %(time)s, because it had expired."),
-            "buried": _("It became a dead letter at %(time)s, which was deleted or redriven since."),
+            "buried": _("It became a dead letter at %(time)s, and was deleted or redriven since."),
             "cancelled": _("It was cancelled at %(time)s, when a consumer had it."),
         }
         return sentences[view.ending] % {"time": moment_text(view.at_ms) or _("an unknown time")}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from mq_django.conf import get_config
-from mq_django.core.filters import NOTHING, Filterable, may_have
+from mq_django.core.filters import NOTHING, Filterable, may_match
 from mq_django.core.keys import READY
 from mq_django.core.logs import get_logger
-from mq_django.core.message_format import BINARY_DATA, decode_entry, entry_ms, moment
+from mq_django.core.message_format import decode_entry, entry_ms, moment
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.retries import Attempt, read_history
@@ -171,13 +171,6 @@ def without_data(
     """Return the view of an invalid message with the reason; without a reason, of one that is too long for a page."""
     view = MessageView(id=message_id, name=name, size=size, problem=redact_text(why), **about)
     return view if where.matches(view) else None
-
-
-def may_match(texts: Sequence[bytes], data: str) -> bool:
-    """Return whether a message with these texts, one of which is its id, may match a filter of data."""
-    # Data in Base64 are read.
-    raw = b"\0".join(texts)
-    return BINARY_DATA.encode() in raw or may_have(raw, data)
 
 
 def view_of_entry(

@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Literal, NamedTuple
 
+from django.utils.translation import gettext as _
+
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.clock import aware
@@ -20,6 +22,7 @@ from mq_django.core.filters import Filter, Filterable, unquoted, words
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
+from mq_django.core.texts import escape
 from mq_django.errors import ConnectionLost, InvalidFilter, MQError
 from mq_django.inspector.message_lists import in_log, messages
 from mq_django.inspector.message_views import MessageState, MessageView
@@ -39,19 +42,6 @@ SCANNED: Sequence[MessageState] = ("pending", "ready", "log")
 #: Why a query cannot be searched for.
 Fault = Literal["words", "term", "value", "twice", "state", "queue", "time", "error", "data"]
 
-#: The same as sentences, which go on after a colon with the word.
-FAULTS: Mapping[Fault, str] = {
-    "words": "A quotation mark is missing, or these are too many words",
-    "term": "There is no such term; put it in quotation marks to search for this text",
-    "value": "A value is missing",
-    "twice": "Only state: and queue: can be given twice",
-    "state": "There is no such state",
-    "queue": "There is no such queue or topic",
-    "time": "This is neither an age such as 2h or 7d nor a time such as 2026-11-01T06:00Z",
-    "error": "Only dead letters have an error",
-    "data": "A path has a value, as in customer=C-4242",
-}
-
 _TERM = re.compile(r"([a-z]{2,}):(?!//)(.*)", re.DOTALL)
 _AGE = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -64,6 +54,24 @@ class Problem(NamedTuple):
 
     kind: Fault
     word: str
+
+
+def problem_sentence(problem: Problem) -> str:
+    """Return why a query cannot be searched for, in the current language."""
+    sentences: dict[Fault, str] = {
+        "words": _("A quotation mark is missing, or there are too many words: %(word)s"),
+        "term": _("There is no term %(word)s. Put it in quotation marks to search for this text."),
+        "value": _("A value is missing after %(word)s"),
+        "twice": _("Only state: and queue: can be given twice, not %(word)s"),
+        "state": _(
+            "There is no %(word)s: the states are dead, pending, delayed, unhandled, parked, ready, log and handled."
+        ),
+        "queue": _("There is no queue or topic %(word)s"),
+        "time": _("%(word)s is no time: write an age such as 2h or 7d, or a date such as 2026-11-01T06:00."),
+        "error": _("Only dead letters have an error, so nothing matches %(word)s with this state."),
+        "data": _("%(word)s cannot be searched for: give a path a value, as in customer=C-4242."),
+    }
+    return sentences[problem.kind] % {"word": escape(problem.word)[:200]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,9 +311,9 @@ def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
 
 def _position(cursor: str, listings: Sequence[Listing]) -> tuple[int, str]:
     """Return where a search goes on: the number of a listing, and the cursor in it. The beginning for anything else."""
-    number, _, rest = cursor.partition(" ")
-    state, _, named = rest.partition(" ")
-    queue, _, inner = named.rpartition(" ")
+    number, _separator, rest = cursor.partition(" ")
+    state, _separator, named = rest.partition(" ")
+    queue, _separator, inner = named.rpartition(" ")
     at = whole(number)
     if at is None:
         return 0, ""
@@ -316,4 +324,4 @@ def _position(cursor: str, listings: Sequence[Listing]) -> tuple[int, str]:
     return min(at, len(listings)), ""
 
 
-__all__ = ["FAULTS", "Listing", "Problem", "Query", "Step", "parse", "step"]
+__all__ = ["Listing", "Problem", "Query", "Step", "parse", "problem_sentence", "step"]

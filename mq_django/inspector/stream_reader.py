@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
-from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.filters import NOTHING, Filter, may_match
 from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys, QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_body, history_of, message_of
 from mq_django.core.messages import Message
@@ -20,7 +20,6 @@ from mq_django.inspector.message_views import (
     MessageView,
     Rows,
     WaitingState,
-    may_match,
     name_of,
     ref_of,
     view_if,

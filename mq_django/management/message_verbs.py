@@ -29,7 +29,7 @@ from mq_django.inspector.message_views import (
 )
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
-from mq_django.inspector.search import FAULTS, Listing, Problem, Query, parse, step
+from mq_django.inspector.search import Listing, Problem, Query, parse, problem_sentence, step
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table
 from mq_django.producers import queues
@@ -214,7 +214,7 @@ def _query(queue: str | None, text: str | None) -> Query | None:
     if isinstance(found, Query) and text is not None and queue is not None:
         found = parse(f'queue:"{queue}" {text}')
     if isinstance(found, Problem):
-        raise CommandError(f"{FAULTS[found.kind]}: {escape(found.word)}", returncode=2)
+        raise CommandError(problem_sentence(found), returncode=2)
     return found
 
 

@@ -161,7 +161,7 @@ class BackgroundJobs:
                 yield len(_chosen(order, messages))
             return
         first = "-"
-        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until, with_data=with_data):
+        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until, data=order.criteria.data):
             first = next_to(letters[-1].entry, "-")
             yield sum(order.criteria.matches(letter, letter.error) for letter in letters)
 
@@ -202,7 +202,7 @@ class BackgroundJobs:
             limit=BATCH if order.criteria else limit,
             first=first,
             last=order.until,
-            with_data=bool(order.criteria.data),
+            data=order.criteria.data,
         )
         if not found:
             raise _Over("finished")

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import clock, rsmq_format
+from mq_django.core.filters import may_match
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import QueueKeys, RsmqKeys
@@ -201,20 +202,22 @@ class DeadLetters:
             begins = f"({found[-1][0]}"
 
     def traits(
-        self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False, with_data: bool = False
+        self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False, data: str = ""
     ) -> list[Letter]:
-        """Return the fields that filters use; with data at most BATCH_OF_DATA letters. See read()."""
-        if not with_data:
+        """Return the fields that filters use; for a filter of data at most BATCH_OF_DATA letters. See read()."""
+        if not data:
             _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
             return [_letter(*row) for row in found]
         limit = min(limit, BATCH_OF_DATA)
         _, found = self.read(
             limit=limit, first=first, last=last, newest_first=newest_first, max_bytes=MAX_ENTRY_BYTES, which="LISTED"
         )
-        return [_letter(*row)._replace(data=self._data(*row)) for row in found]
+        return [_letter(*row)._replace(data=self._data(*row, data)) for row in found]
 
-    def _data(self, entry: str, fields: Fields) -> Any:
-        """Return the data of a dead letter, None if it is not a valid message."""
+    def _data(self, entry: str, fields: Fields, data: str) -> Any:
+        """Return the data of a dead letter, None if it is not a valid message or cannot match."""
+        if not may_match((value for value in fields.values() if isinstance(value, bytes)), data):
+            return None
         complete = {field: value for field, value in fields.items() if isinstance(value, bytes)}
         found = buried(self._config.name, entry, complete) if len(complete) == len(fields) else None
         return found.message.data if isinstance(found, Delivery) else None

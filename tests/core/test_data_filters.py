@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mq_django.core.filters import Filter, may_have
+from mq_django.core.filters import Filter, may_match
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Message
 from mq_django.core.redaction import REDACTED, redact
@@ -37,14 +37,14 @@ def matches(words, data=DATA):
 def test_what_data_have(words):
     assert matches(words)
     # A look at their text finds it, too, however it is written.
-    assert may_have(dumps(DATA), words)
-    assert may_have(json.dumps(DATA, indent=4).encode(), words)
+    assert may_match([dumps(DATA)], words)
+    assert may_match([json.dumps(DATA, indent=4).encode()], words)
 
 
 def test_data_without_the_letters_of_a_text_need_not_be_read():
-    assert [may_have(b'{"customer":"C-4242"}', words) for words in ("C-4243", "customer=K-1", "4243", "C-4242 x")] == [
-        False
-    ] * 4
+    assert [
+        may_match([b'{"customer":"C-4242"}'], words) for words in ("C-4243", "customer=K-1", "4243", "C-4242 x")
+    ] == [False] * 4
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from mq_django.admin.ui import text
-from mq_django.admin.ui.page import Page, waiting_url
+from mq_django.admin.ui.page import Page, state_labels, waiting_url
 from mq_django.admin.ui.text import duration, number, seconds
 from mq_django.core import clock
 from mq_django.inspector.problem_sentences import local
@@ -160,7 +160,8 @@ def depths(activity: Activity, *, label: str) -> Chart:
 
 def depth_title(activity: Activity, step: int) -> str:
     """Return the messages by state of a step as text."""
-    counts = {state_name(state): each[step] for state, each in activity.depth.items()}
+    names = state_labels()
+    counts = {names[state]: each[step] for state, each in activity.depth.items()}
     said = ", ".join(f"{name} {number(count)}" for name, count in counts.items() if count is not None)
     return f"{when(activity, step)}: {said}" if said else _("%(time)s: unknown") % {"time": when(activity, step)}
 
@@ -260,19 +261,6 @@ def _with_times(sentence: str, spread: Spread, *, endless: str = "") -> str:
     if spread.p50 is None:
         return ""
     return sentence % {"half": seconds(spread.p50, endless=endless), "most": seconds(spread.p95, endless=endless)}
-
-
-def state_name(state: str) -> str:
-    """Return the name of a state of messages."""
-    names = {
-        "ready": _("Ready"),
-        "pending": _("Pending"),
-        "delayed": _("Delayed"),
-        "unhandled": _("Unhandled"),
-        "parked": _("Parked"),
-        "dead": _("Dead letters"),
-    }
-    return names[state]
 
 
 #: The parts into which the times of an axis divide it.

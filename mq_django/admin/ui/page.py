@@ -290,10 +290,9 @@ def sentence_of(error: MQError) -> str:
 # The tabs of one queue's pages, and of the pages for all queues.
 
 
-def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
-    """Return the tabs of a queue's pages with message counts."""
-    view, config = view or quick_stats(name), get_config().queue(name)
-    labels = {
+def state_labels() -> dict[str, str]:
+    """Return the names of the states of messages."""
+    return {
         "ready": _("Ready"),
         "pending": _("Pending"),
         "delayed": _("Delayed"),
@@ -302,6 +301,12 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         "dead": _("Dead letters"),
         "handled": _("Handled"),
     }
+
+
+def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
+    """Return the tabs of a queue's pages with message counts."""
+    view, config = view or quick_stats(name), get_config().queue(name)
+    labels = state_labels()
     # Only some queues have these.
     has_parked = view.parked or config.limits.of_keys
     absent = {"parked": not has_parked, "handled": config.history is None}

@@ -162,7 +162,7 @@ def test_stars_are_bounded_and_end_with_their_queue(viewer, mq_settings, monkeyp
         viewer.post(f"{BASE}star/", {"star": name})
 
     said = viewer.post(f"{BASE}star/", {"star": "c"}, follow=True).content.decode()
-    assert "take one star away before" in said
+    assert "take one star away first" in said
     assert "no queue “nowhere”" in viewer.post(f"{BASE}star/", {"star": "nowhere"}, follow=True).content.decode()
 
     mq_settings(QUEUES={"b": {}, "c": {}})
