@@ -16,7 +16,7 @@ def test_messages_are_found_while_one_looks_and_acted_on(shop, window):
     seen.page.fill("#mq-search", "customer=C-7")
     seen.page.press("#mq-search", "Enter")
     # It goes on by itself, until there are many, and then when it is told to.
-    seen.expect("These are many. Resume to find more.", seconds=30)
+    seen.expect("There are many results. Resume to find more.", seconds=30)
     rows = seen.page.locator('[data-mq-group="ready emails"] tbody tr')
     assert rows.count() >= 200
     seen.page.click("[data-mq-toggle-search]")
