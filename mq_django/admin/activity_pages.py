@@ -167,7 +167,7 @@ def _row(page: Page, found: Action, job: BackgroundJob | None, end: str, *, can_
         "job_url": job_url,
         "error": _("It was interrupted: it is not known how much was done.") if found.error else "",
         "is_final": found.verb in FINAL,
-        "undo": _undo(page, found, job) if can_end else None,
+        "undo": _undo(page, found, job) if can_end and _may_undo(page, found) else None,
     }
 
 
@@ -236,6 +236,11 @@ def _counted(word: str, number: int) -> str:
     }.get(word, "")
 
 
+def _may_undo(page: Page, found: Action) -> bool:
+    """Return whether a user may see what an undo brings back: the data of a schedule."""
+    return found.verb not in action_log.OF_OPTIONS or page.can(SEE_DATA)
+
+
 def _undo(page: Page, found: Action, job: BackgroundJob | None) -> dict[str, Any]:
     """Return the label, the address and the fields of the form that asks before an entry is undone."""
     queue, about = found.queues[0], found.about[0] if found.about else ""
@@ -248,6 +253,8 @@ def _undo(page: Page, found: Action, job: BackgroundJob | None) -> dict[str, Any
             return {"label": _("Unmute…"), "url": f"{page.url('problem_unmute')}?{query}"}
         case "pause schedule":
             return {"label": _("Resume…"), "url": page.url("schedule_resume", queue), "fields": schedule}
+        case "change schedule" | "delete schedule":
+            return {"label": _("Undo…"), "url": page.url("schedule_undo", queue), "fields": [("entry", found.id)]}
         case "skip tick":
             url = f"{page.url('schedule_unskip', queue)}?{urlencode({'tick': found.undo['tick']})}"
             return {"label": _("Let it fire…"), "url": url, "fields": schedule}

@@ -13,20 +13,19 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
+from mq_django.admin.chosen_messages import warn_of_handlers
 from mq_django.admin.job_pages import (
+    BEGUN,
     DELETE,
     MOVE,
     TARGET,
-    begun_as,
     chosen_target,
     confirm_act,
     how_many,
-    log_result,
-    log_results,
     partition_for,
     verb_of,
 )
-from mq_django.admin.message_lists import COLUMNS, row_of, table, warn_of_handlers
+from mq_django.admin.message_lists import COLUMNS, row_of, table
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.conf import get_config
@@ -113,8 +112,6 @@ def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpRespo
     target = chosen_target(page, name) if what == MOVE else ""
     # The history has the number that the user was asked about.
     found = jobs.count_matching(name, state, criteria, until=until)
-    # A job replaces the last one.
-    log_results(name)
     who = escape(page.request.user.get_username())
     begun = jobs.begin(name, what, state, who=who, criteria=criteria, until=until, rate=rate, target=target)
     if begun.word == "nothing":
@@ -123,14 +120,13 @@ def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpRespo
         return page.leave(
             page.url("job", name, state), _("Another job is running. Wait until it finishes, or cancel it.")
         )
-    page.log(name, _begun(page, state, what, found, target, rate) + begun_as(begun.token))
+    page.log(name, _begun(page, state, what, found, target, rate) + f"{BEGUN}{begun.token}")
     if target:
         names = {view.name for view in list_messages(name, state, criteria, limit=SAMPLES, with_log=False).rows}
         if unknown := dead_letters.without_handler(target, names):
             warn_of_handlers(page, target, unknown)
     if begun.total <= AT_ONCE and not rate:
         _work_at_once(lambda worker: work_here(name, worker, state))
-        log_result(name, jobs.get_job(name, state, token=begun.token))
     return HttpResponseRedirect(page.url("job", name, state))
 
 

@@ -1,11 +1,11 @@
 """What is done with messages: its verbs and questions, and the pages of background jobs on all that match."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.options import get_content_type_for_model
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -13,17 +13,21 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, tabs
+from mq_django.core.numbers import whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
-from mq_django.inspector import dead_letters, jobs
+from mq_django.inspector import action_log, dead_letters, jobs
+from mq_django.inspector.action_log import CLOSE_MS, Action, Criteria
 from mq_django.inspector.jobs import ActionableState, BackgroundJob, Matching, pace_of
 from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queues import quick_stats
-from mq_django.models import Queue
 
 # What is done with messages has one verb, from the button to the entry in the admin's history.
 
 REDRIVE, MOVE, DELETE, CANCEL, PURGE_READY = "redrive", "move", "delete", "cancel", "purge"
+
+#: The most ends of jobs that the history reads.
+MAX_ENDS = 1000
 
 #: Their participles, for the history.
 DONE = {REDRIVE: "redriven", MOVE: "moved", DELETE: "deleted", CANCEL: "cancelled", PURGE_READY: "purged"}
@@ -87,36 +91,41 @@ def summary(found: BackgroundJob) -> str:
     return f"{progress(found)} {pace(found)}".strip()
 
 
-# The result of a job in the admin's history. The entry of its start names the job until the result replaces that.
-#
-# A consumer ends most jobs, and the admin learns it when it reads the job: before it shows the page of the job or the
-# history of the queue, and before it begins the next job. A job is kept for a week.
+# The result of a job in the admin's history, where the entry of its start names the job: the activity has it.
+
+#: Before the token of a job.
+BEGUN = ": started as job "
 
 
-def begun_as(token: str) -> str:
-    """Return the end of the entry about a job whose result is not known."""
-    return f": started as job {token}"
-
-
-def log_result(name: str, found: BackgroundJob | None) -> None:
-    """Write the result of a job into the entry about its start, if it has ended."""
-    if found is None or found.state == "running" or not found.order.token:
+def add_results(name: str, entries: Iterable[LogEntry]) -> None:
+    """Show the results of a queue's jobs that have ended in these entries, as far as the activity has them."""
+    begun = {each.change_message.rpartition(BEGUN)[2]: each for each in entries if BEGUN in each.change_message}
+    if not begun:
         return
-    verb, end = verb_of(found.order.messages, found.order.what), begun_as(found.order.token)
-    counts = {DONE[verb]: found.done, "no longer existed": found.missing, "refused": found.refused}
-    result = ", ".join(f"{text.number(count)} {word}" for word, count in counts.items() if count or word == DONE[verb])
-    if found.state == "cancelled":
-        result += "; the job was cancelled"
-    ours = LogEntry.objects.filter(content_type=get_content_type_for_model(Queue), object_id=name)
-    for entry in ours.filter(change_message__endswith=end):
-        entry.change_message = f"{entry.change_message.removesuffix(end)}: {result}"
-        entry.save(update_fields=["change_message"])
+    since_ms = round(min(each.action_time for each in begun.values()).timestamp() * 1000) - CLOSE_MS
+    criteria = Criteria(queue=name, verbs=("finish job", "cancel job"), since_ms=since_ms)
+    # With partitions there is an end for each, and some may still run.
+    running = {job.order.token for job in jobs.get_jobs(name).values() if job.state == "running"}
+    ends: dict[str, list[Action]] = {}
+    for end in action_log.search(criteria, limit=MAX_ENDS).rows:
+        ends.setdefault(end.job, []).append(end)
+    for token, entry in begun.items():
+        if token in ends and token not in running:
+            start = entry.change_message.removesuffix(f"{BEGUN}{token}")
+            entry.change_message = f"{start}: {_result(ends[token], DONE.get(start.partition(' ')[0].lower(), 'done'))}"
 
 
-def log_results(name: str) -> None:
-    """Write the results of a queue's jobs that have ended."""
-    for found in jobs.get_jobs(name).values():
-        log_result(name, found)
+def _result(ends: Sequence[Action], done: str) -> str:
+    """Return what a job has done; in English, as the history is."""
+    cancelled = [end.result for end in ends if end.verb == "cancel job"]
+    if cancelled:
+        return f"the job was cancelled {cancelled[0]}"
+    counts = Counter({done: sum(end.done for end in ends)})
+    for count, _space, word in (part.partition(" ") for end in ends for part in end.result.split(", ")):
+        counts["no longer existed" if word == "missing" else word] += whole(count) or 0
+    said = [f"{text.number(count)} {word}" for word, count in counts.items() if count or word == done]
+    said += ["the job was cancelled"] if any(end.result.endswith("cancelled") for end in ends) else []
+    return ", ".join(said)
 
 
 # The pages of a queue's background jobs: watch one, cancel it, and run it in the request if it is short.
@@ -158,7 +167,6 @@ def job_line(page: Page, name: str, state: ActionableState) -> dict[str, Any]:
 def show(page: Page, name: str, state: str) -> HttpResponse:
     """Show the running job of a place, or the last one."""
     live_url, where = page.url("job_stats", name, state), partition_for(state)
-    log_result(name, jobs.get_job(name, where))
     return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, where))
 
 
@@ -191,7 +199,6 @@ def cancel(page: Page, name: str, state: str) -> HttpResponse:
     if jobs.cancel(name, where):
         page.say(messages.SUCCESS, _("The job was cancelled."))
         page.log(name, f"Cancelled a job of {found.order.who}: {progress(found)}")
-        log_result(name, jobs.get_job(name, where, token=found.order.token))
     return HttpResponseRedirect(back_url)
 
 
@@ -321,6 +328,7 @@ def _question(state: MessageState, verb: str, count: int) -> tuple[str, str, str
         "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
         "unhandled": ngettext("Cancel %(count)s unhandled message?", "Cancel %(count)s unhandled messages?", count),
         "parked": ngettext("Cancel %(count)s parked message?", "Cancel %(count)s parked messages?", count),
+        "pending": ngettext("Cancel %(count)s pending message?", "Cancel %(count)s pending messages?", count),
         REDRIVE: ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count),
         MOVE: ngettext(
             "Move %(count)s dead letter to another queue?", "Move %(count)s dead letters to another queue?", count
@@ -341,6 +349,10 @@ def _question(state: MessageState, verb: str, count: int) -> tuple[str, str, str
         DELETE: _("Deleted messages cannot be restored and are never handled."),
         CANCEL: _("Cancelled messages cannot be restored and are never handled."),
         PURGE_READY: _("Purged messages cannot be restored and are never handled."),
+        "pending": _(
+            "A handler that runs is interrupted where it is: its transaction is rolled back, and what it has done "
+            "outside of it stays. A message whose handler has not started is never handled."
+        ),
     }
     buttons = {
         REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
@@ -349,7 +361,8 @@ def _question(state: MessageState, verb: str, count: int) -> tuple[str, str, str
         CANCEL: (_("Yes, cancel it"), _("Yes, cancel them")),
         PURGE_READY: (_("Yes, purge it"), _("Yes, purge them")),
     }
-    return titles[verb if state == "dead" else state], sentences[verb], buttons[verb][count != 1]
+    sentence = sentences[state if state == "pending" else verb]
+    return titles[verb if state == "dead" else state], sentence, buttons[verb][count != 1]
 
 
 def _question_of_move(state: MessageState, count: int) -> tuple[str, str, str]:

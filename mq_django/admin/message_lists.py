@@ -1,15 +1,15 @@
-"""The list of a queue's messages in one state, and what is done with those that are selected."""
+"""The list of a queue's messages in one state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
 from mq_django.admin.job_pages import (
     CANCEL,
@@ -17,38 +17,29 @@ from mq_django.admin.job_pages import (
     MOVE,
     PURGE_READY,
     REDRIVE,
-    chosen_target,
-    confirm_act,
     job_line,
-    partition_for,
     verb_of,
 )
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import (
     CHOSEN,
-    MAX_LISTED,
     OPERATE,
     PURGE,
     SEE_DATA,
     VIEW,
     Page,
-    chosen,
     needs,
-    report,
     tabs,
 )
 from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.redaction import redact_forms
 from mq_django.core.retries import FAILED, Attempt
-from mq_django.core.texts import escape
-from mq_django.inspector import actions, dead_letters, moves
-from mq_django.inspector.actions import Outcome
+from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.explain import reason
-from mq_django.inspector.jobs import Matching
-from mq_django.inspector.message_lists import get_message
 from mq_django.inspector.message_lists import messages as list_messages
-from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
+from mq_django.inspector.message_views import MessageState, MessageView, WaitingState
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.statistics import RunTimes, run_time, run_times
 from mq_django.stores.background_jobs import ACTIONS
@@ -237,15 +228,17 @@ COLUMNS: Mapping[MessageState, Sequence[Column]] = {
     ),
 }
 
-#: The most names without a handler that a sentence has.
-MAX_NAMES = 5
-
 #: The columns of what was found in the log of a topic.
 LOG_COLUMNS = (_NAME, _PUBLISHED, _DATA)
 
+#: What is done only with selected messages: they are published again, as new ones, or exported.
+AGAIN, EXPORT = "again", "export"
+
 #: What is done with selected messages of a state.
-_KNOWN: Mapping[MessageState, Sequence[str]] = {
+KNOWN: Mapping[MessageState, Sequence[str]] = {
     "ready": (MOVE,),
+    "pending": (CANCEL,),
+    "handled": (AGAIN, EXPORT),
     **dict.fromkeys(get_args(WaitingState), (CANCEL, MOVE)),
     "dead": (REDRIVE, MOVE, DELETE),
 }
@@ -255,6 +248,8 @@ _CHOSEN: Mapping[str, Promise] = {
     REDRIVE: gettext_lazy("Redrive selected…"),
     MOVE: gettext_lazy("Move selected…"),
     DELETE: gettext_lazy("Delete selected…"),
+    AGAIN: gettext_lazy("Publish selected again…"),
+    EXPORT: gettext_lazy("Export selected as JSON lines"),
 }
 _ALL: Mapping[str, tuple[Promise, Promise]] = {
     CANCEL: (gettext_lazy("Cancel all %(total)s…"), gettext_lazy("Cancel all matching…")),
@@ -395,129 +390,18 @@ def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows
 
 def chosen_actions(page: Page, name: str, state: MessageState) -> list[tuple[str, str]]:
     """Return what this user can do with selected messages of a state, each with the label of its button."""
-    return [(what, str(_CHOSEN[what])) for what in offered(name, state)] if page.can(OPERATE) else []
+    may = page.can(OPERATE) and (state != "handled" or page.can(SEE_DATA))
+    return [(what, str(_CHOSEN[what])) for what in offered(name, state)] if may else []
 
 
 def offered(name: str, state: MessageState) -> list[str]:
-    """Return what can be done with selected messages of a state. Without another queue, none are moved."""
-    return [what for what in _KNOWN.get(state, ()) if what != MOVE or dead_letters.targets(name)]
+    """Return what can be done with selected messages of a state. Without another queue, none are moved.
 
-
-@needs(VIEW, OPERATE)
-def act(page: Page, name: str, state: MessageState) -> HttpResponse:
-    """Move the selected messages, cancel waiting ones, or redrive or delete dead letters, when confirmed."""
-    what = page.request.POST.get("action", "")
-    if what not in _KNOWN.get(state, ()):
-        return HttpResponseBadRequest()
-    refs, query = chosen(page), filter_form.query(page)
-    list_url = page.url("messages", name, state) + query
-    if not refs:
-        return page.leave(list_url, _("Select dead letters first.") if state == "dead" else _("Select messages first."))
-    entries = [ref_of(filter_form.named(page, ref)) for ref in refs]
-    labels = (
-        dead_letters.labels(name, entries[:MAX_LISTED])
-        if state == "dead"
-        else [_label(page, name, state, ref) for ref in refs[:MAX_LISTED]]
-    )
-    if not page.is_confirmed:
-        return confirm_act(
-            page,
-            name,
-            state,
-            what,
-            Matching(len(refs), is_more=False),
-            act_url=page.url("chosen", name, state) + query,
-            fields=[("action", what), *((CHOSEN, ref) for ref in refs)],
-            listed=[text.visible(label, limit=200) for label in labels],
-            unlisted=max(0, len(refs) - MAX_LISTED),
-        )
-    if what == CANCEL:
-        _report(page, name, what, actions.cancel(name, entries), labels)
-    elif what == MOVE:
-        target = chosen_target(page, name)
-        outcome = moves.move(name, partition_for(state), target, entries)
-        _report(page, name, what, outcome, labels, target=target, is_dead=state == "dead")
-    else:
-        outcome = (dead_letters.redrive if what == REDRIVE else dead_letters.delete)(name, entries)
-        _report(page, name, what, outcome, labels)
-    return HttpResponseRedirect(list_url)
-
-
-def _label(page: Page, name: str, state: MessageState, ref: str) -> str:
-    """Return the id of a message for a confirmation or the log: the reference of a ready one does not have it."""
-    view = get_message(name, state, ref_of(filter_form.named(page, ref))) if state == "ready" else None
-    return filter_form.label(ref) if view is None else view.id
-
-
-def _done(number: int) -> Mapping[str, tuple[str, str]]:
-    """Return what was done with so many messages, as a sentence, and as a verb for the history."""
-    return {
-        CANCEL: (
-            ngettext("%(count)s message was cancelled.", "%(count)s messages were cancelled.", number),
-            "Cancelled",
-        ),
-        REDRIVE: (
-            ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", number),
-            "Redrove",
-        ),
-        MOVE: (
-            ngettext(
-                "%(count)s dead letter was moved to %(target)s.",
-                "%(count)s dead letters were moved to %(target)s.",
-                number,
-            ),
-            "Moved",
-        ),
-        f"{MOVE} live": (
-            ngettext(
-                "%(count)s message was moved to %(target)s.", "%(count)s messages were moved to %(target)s.", number
-            ),
-            "Moved",
-        ),
-        DELETE: (
-            ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", number),
-            "Deleted",
-        ),
-    }
-
-
-def _report(
-    page: Page,
-    name: str,
-    what: str,
-    outcome: Outcome,
-    labels: Sequence[str],
-    *,
-    target: str = "",
-    is_dead: bool = True,
-) -> None:
-    number = outcome.done
-    done, verb = _done(number)[what if is_dead else f"{what} live"]
-    refused = ngettext(
-        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id or"
-        " its unique key.",
-        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids or"
-        " their unique keys.",
-        outcome.refused,
-    )
-    # The log is in English.
-    kind = ("message" if what == CANCEL or not is_dead else "dead letter") + "s" * (number != 1)
-    count = text.number(number)
-    where = f" to {target}" if target else ""
-    report(
-        page,
-        name,
-        outcome,
-        done=done % {"count": count, "target": target},
-        logged=f"{verb} {count} {kind}{where}: {', '.join(labels)}",
-        refused=refused if what == MOVE else "",
-    )
-    if outcome.without_handler:
-        warn_of_handlers(page, target, outcome.without_handler)
-
-
-def warn_of_handlers(page: Page, target: str, names: Sequence[str]) -> None:
-    """Say that a queue has no handlers for messages that are moved to it or published there."""
-    shown = ", ".join(escape(name)[:100] for name in names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
-    sentence = _("No handler of queue %(queue)s is registered here for %(names)s: such messages wait until one is.")
-    page.say(messages.WARNING, sentence % {"queue": target, "names": shown})
+    The data of handled ones may not have been kept.
+    """
+    if state == "pending" and not actions.can_cancel_running(name):
+        return []
+    if state == "handled" and ((history := get_config().queue(name).history) is None or not history.data):
+        return []
+    cannot = [*([] if dead_letters.targets(name) else [MOVE]), *([AGAIN] if GROUP_SEPARATOR in name else [])]
+    return [what for what in KNOWN.get(state, ()) if what not in cannot]

@@ -146,11 +146,13 @@ def _buttons(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
     words = {CANCEL: _("Cancel…"), REDRIVE: _("Redrive…"), MOVE: _("Move…"), DELETE: _("Delete…")}
     if view.state in ("ready", "pending"):
         cancels = [{"label": words[CANCEL], "url": page.url("cancel", name, view.state, ref)}]
-        moves = [{"label": words[what], "action": what} for what in offered(name, view.state)]
+        moves = [{"label": words[what], "action": what} for what in offered(name, view.state) if what == MOVE]
         return [*(cancels if actions.can_cancel_running(name) else []), *moves]
     is_valid = view.state != "dead" or not view.problem
     posted = [
-        {"label": words[what], "action": what} for what in offered(name, view.state) if is_valid or what == DELETE
+        {"label": words[what], "action": what}
+        for what in offered(name, view.state)
+        if what in words and (is_valid or what == DELETE)
     ]
     edit = {"label": _("Edit and resubmit…"), "url": page.url("dead_edit", name, ref)} if view.state == "dead" else None
     return [edit, *posted] if edit and is_valid and page.can(SEE_DATA) else posted

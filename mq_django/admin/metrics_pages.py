@@ -23,7 +23,7 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import metrics
-from mq_django.inspector.metrics import Metrics
+from mq_django.inspector.metrics import Metrics, PausedTime
 from mq_django.inspector.problem_sentences import local
 from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, Period, Spread
 
@@ -38,8 +38,8 @@ SPANS = {
 COMPARED = {"day": (gettext_lazy("the day before"), 1), "week": (gettext_lazy("the week before"), 7)}
 #: The rows of the table: by queue, or by handler of a queue; by host; by version.
 BY = ("name", "host", "version")
-#: The most rows of the table, and marks of a chart.
-MAX_ROWS, MAX_MARKS = 100, 20
+#: The most rows of the table, marks of each kind of a chart, and queues that a mark names.
+MAX_ROWS, MAX_MARKS, MAX_NAMED = 100, 20, 5
 
 
 class Shown(NamedTuple):
@@ -112,6 +112,25 @@ class _Found(NamedTuple):
     rows: Sequence[NameActivity]
     #: When versions of the project began, and which.
     deploys: Sequence[tuple[int, str]]
+    pauses: Sequence[PausedTime]
+
+    def marks(self, *, one: bool) -> list[Mark]:
+        """Return what is marked in the charts of one queue, or of all."""
+        began = _("Version %(version)s began.")
+        versions = [Mark(ms, began % {"version": escape(version)[:80]}) for ms, version in self.deploys[-MAX_MARKS:]]
+        return [*versions, *(_paused(each, one=one) for each in self.pauses[-MAX_MARKS:])]
+
+
+def _paused(found: PausedTime, *, one: bool) -> Mark:
+    """Return the mark of a time in which queues were paused."""
+    who, more = found.action.who or _("unknown"), len(found.queues) - MAX_NAMED + found.action.more
+    names = ", ".join(found.queues[:MAX_NAMED]) + (f" +{text.number(more)}" if more > 0 else "")
+    if found.until_ms is None:
+        until_ms, said = clock.now_ms(), _("Still paused, by %(who)s.") % {"who": who}
+    else:
+        until_ms, time = found.until_ms, text.duration(found.until_ms - found.action.ms)
+        said = _("Paused for %(time)s, by %(who)s.") % {"time": time, "who": who}
+    return Mark(found.action.ms, f"{said if one else f'{names}: {said}'} {found.action.reason}".strip(), until_ms)
 
 
 def _read(asked: Shown) -> _Found:
@@ -121,7 +140,7 @@ def _read(asked: Shown) -> _Found:
     if asked.compared and not _is_too_long_ago(asked, period):
         before = _of(asked, period.before(COMPARED[asked.compared][1])).activity
     rows = found.rows if asked.by == BY[0] else _summed(metrics.host_metrics(period), asked.by)
-    return _Found(found, before, rows, metrics.deploys(period)[-MAX_MARKS:])
+    return _Found(found, before, rows, metrics.deploys(period), metrics.paused_times(period, asked.queue))
 
 
 def _of(asked: Shown, period: Period) -> Metrics:
@@ -142,7 +161,8 @@ def _summed(hosts: Sequence[NameActivity], by: str) -> list[NameActivity]:
         name = host if by == "host" else version
         known = sums.get(name)
         counts = {what: getattr(row, what) + (getattr(known, what) if known else 0) for what in HAPPENED}
-        sums[name] = NameActivity(name=name, **counts, took=row.took, waited=row.waited)
+        spent = row.spent + (known.spent if known else 0.0)
+        sums[name] = NameActivity(name=name, **counts, took=row.took, waited=row.waited, spent=spent)
     return sorted(sums.values(), key=lambda row: (-row.handled - row.retried, row.name))
 
 
@@ -152,8 +172,7 @@ def show(page: Page) -> HttpResponse:
     asked = _asked(page)
     found = _read(asked)
     activity, title = found.metrics.activity, _title(asked)
-    label, said = f"{title}: {charts.summary(activity)}", _("Version %(version)s began.")
-    marks = [Mark(ms, said % {"version": escape(version)[:80]}) for ms, version in found.deploys]
+    label, marks = f"{title}: {charts.summary(activity)}", found.marks(one=bool(asked.queue))
     context = charts.queue_charts(activity, title)
     if asked.compared and found.before is None:
         page.say(messages.INFO, _("Minutes are kept for a day: to compare, select a longer time."))
@@ -168,7 +187,7 @@ def show(page: Page) -> HttpResponse:
         states=[(state, state_labels()[state]) for state in activity.depth],
         compared=COMPARED[asked.compared][0] if found.before else "",
         before_summary=charts.summary(found.before) if found.before else "",
-        marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in marks],
+        marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in sorted(marks, key=lambda mark: mark.ms)],
         menus=_menus(asked),
         rows=[_row(asked, row) for row in found.rows[:MAX_ROWS]],
         unlisted=text.number(unlisted) if (unlisted := len(found.rows) - MAX_ROWS) > 0 else "",
@@ -190,12 +209,14 @@ def show(page: Page) -> HttpResponse:
 def figures(page: Page) -> HttpResponse:
     """Show the charts as a table."""
     asked = _asked(page)
-    activity = _read(asked).metrics.activity
+    found = _read(asked)
+    activity, marks = found.metrics.activity, found.marks(one=bool(asked.queue))
     return page.render(
         "figures",
         _("Figures"),
         tabs=sections(page, "metrics"),
-        figures=charts.figures(activity),
+        figures=charts.figures(activity, marks),
+        has_marks=bool(marks),
         said=f"{_title(asked)}: {charts.summary(activity)}",
         states=[state_labels()[state] for state in activity.depth],
     )
@@ -231,16 +252,28 @@ def _local(ms: int) -> str:
     return "" if found is None else found.strftime("%Y-%m-%dT%H:%M")
 
 
+def _mean(row: NameActivity) -> float | None:
+    """Return the mean of the handling times of a host or version, if any are known."""
+    return row.spent / count if row.spent and (count := row.handled + row.retried) else None
+
+
 def _row(asked: Shown, row: NameActivity) -> dict[str, Any]:
     url = ""
     if asked.by == BY[0]:
         url = asked.query(of=row.name) if asked.queue else asked.query(queue=row.name)
-    return {**charts.name_cells(row), "url": url, "is_chosen": bool(asked.of) and row.name == asked.of}
+    return {
+        **charts.name_cells(row),
+        "mean": text.seconds(_mean(row)),
+        "url": url,
+        "is_chosen": bool(asked.of) and row.name == asked.of,
+    }
 
 
 # The same as CSV and JSON. Numbers have no separators, and times are in UTC.
 
 _TIMES = ("took_p50", "took_p95", "waited_p50", "waited_p95")
+#: Of hosts and versions.
+MEAN = "took_mean"
 
 
 def _steps(activity: Activity) -> Iterator[dict[str, Any]]:
@@ -275,7 +308,12 @@ def _finite(seconds: float | None) -> float | None:
 def _named(row: NameActivity) -> dict[str, Any]:
     times = (row.took.p50, row.took.p95, row.waited.p50, row.waited.p95)
     counts = {what: getattr(row, what) for what in HAPPENED}
-    return {"name": row.name, **counts, **dict(zip(_TIMES, map(_finite, times), strict=True))}
+    return {
+        "name": row.name,
+        **counts,
+        **dict(zip(_TIMES, map(_finite, times), strict=True)),
+        MEAN: _finite(_mean(row)),
+    }
 
 
 @needs(VIEW)
@@ -294,10 +332,18 @@ def as_json(page: Page) -> HttpResponse:
             "by": asked.by if asked.by != BY[0] else "handler" if asked.queue else "queue",
             "rows": [_named(row) for row in found.rows],
             "deploys": [{"at": _iso(ms), "version": version} for ms, version in found.deploys],
+            "pauses": [*map(_paused_values, found.pauses)],
             "errors": found.metrics.errors,
         }
     )
     return _file("metrics.json", content, "application/json")
+
+
+def _paused_values(found: PausedTime) -> dict[str, Any]:
+    until = None if found.until_ms is None else _iso(found.until_ms)
+    action = found.action
+    who = {"who": action.who, "reason": action.reason, "queues": found.queues, "more": action.more}
+    return {"at": _iso(action.ms), "until": until, **who}
 
 
 @needs(VIEW)
@@ -311,7 +357,9 @@ def as_csv(page: Page) -> HttpResponse:
 def rows_as_csv(page: Page) -> HttpResponse:
     """Return the table as CSV."""
     asked = _asked(page)
-    return _csv(f"metrics-by-{asked.by}", ("name", *HAPPENED, *_TIMES), [_named(row) for row in _read(asked).rows])
+    return _csv(
+        f"metrics-by-{asked.by}", ("name", *HAPPENED, *_TIMES, MEAN), [_named(row) for row in _read(asked).rows]
+    )
 
 
 def _csv(name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> HttpResponse:

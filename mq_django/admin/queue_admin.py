@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from mq_django.admin import (
     activity_pages,
     bulk_pages,
+    chosen_messages,
     consumer_pages,
     find_page,
     job_pages,
@@ -114,7 +115,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/export/", message_pages.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", message_pages.edit, _get_or_post, "dead_edit"),
     ("<str:name>/<mq_state:state>/", message_lists.listing, require_GET, "messages"),
-    ("<str:name>/<mq_state:state>/chosen/", message_lists.act, require_POST, "chosen"),
+    ("<str:name>/<mq_state:state>/chosen/", chosen_messages.act, require_POST, "chosen"),
     ("<str:name>/message/<str:state>/<str:ref>/", message_pages.message, require_GET, "message"),
     ("<str:name>/message/<str:state>/<str:ref>/cancel/", message_pages.cancel, _get_or_post, "cancel"),
     ("<str:name>/waiting/<str:state>/", message_pages.old, require_GET, "old_list"),
@@ -131,6 +132,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/schedule/restore/", schedule_pages.restore, require_POST, "schedule_restore"),
     ("<str:name>/schedule/add/", schedule_pages.add, _get_or_post, "schedule_add"),
     ("<str:name>/schedule/change/", schedule_pages.change, _get_or_post, "schedule_change"),
+    ("<str:name>/schedule/undo/", schedule_pages.undo, require_POST, "schedule_undo"),
     ("<str:name>/schedule/delete/", schedule_pages.delete, require_POST, "schedule_delete"),
     ("<str:name>/schedule/pause/", schedule_pages.pause, require_POST, "schedule_pause"),
     ("<str:name>/schedule/resume/", schedule_pages.resume, require_POST, "schedule_resume"),
@@ -188,10 +190,13 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show what was done to a queue, with the results of its jobs that have ended."""
+        response = super().history_view(request, object_id, extra_context)
         # A topic has no jobs.
         with suppress(UnknownQueue, ConfigurationError, StoreError):
-            job_pages.log_results(unquote(object_id))
-        return super().history_view(request, object_id, extra_context)
+            job_pages.add_results(
+                unquote(object_id), (getattr(response, "context_data", None) or {}).get("action_list", ())
+            )
+        return response
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # There is no table, so the admin gets no rows.

@@ -20,7 +20,7 @@ from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import actions
-from mq_django.inspector.action_log import can_undo
+from mq_django.inspector.action_log import to_undo
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.problem_list import problems_among
 from mq_django.inspector.problem_sentences import pause_details
@@ -197,7 +197,7 @@ def pause(page: Page, name: str) -> HttpResponse:
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue; if an entry of the activity is named, only from the pause that it tells of."""
     entry = filter_form.given(page, ENTRY) or ""
-    if entry and not can_undo(entry):
+    if entry and to_undo(entry) is None:
         return page.leave(page.queue_url(name), _("This pause is over, or the queue was paused anew since."))
     if not page.is_confirmed:
         view = quick_stats(name)

@@ -309,6 +309,9 @@ def _row(page: Page, chosen: QueueFilter, entry: Entry, stars: Collection[str]) 
         "starred": view.name in stars,
         "chart": charts.sparkline(view.activity.handled, label=_("Handled in the last %(minutes)s minutes: %(count)s")),
     }
+    if row["paused"] == row["state"]:
+        # The state says it.
+        row["paused"] = ""
     if count > 1:
         words = ngettext("%(count)s queue", "%(count)s queues", count)
         url = replace(chosen, by_prefix=False, prefix=entry.name).query()
@@ -323,7 +326,7 @@ def state_of(entry: Entry) -> str:
     elif any(not view.is_served for view in entry.queues):
         said = gettext_lazy("no consumer")
     elif entry.view.fails_often:
-        said = gettext_lazy("failing")
+        said = pgettext_lazy("queue", "failing")
     elif entry.view.pending:
         said = gettext_lazy("running")
     else:
@@ -339,15 +342,15 @@ _WORDS: Mapping[Problem, str | Promise] = {
     "stalled": gettext_lazy("stalled"),
     "lost": gettext_lazy("loses messages"),
     "retention": gettext_lazy("near its retention"),
-    "held": gettext_lazy("held"),
+    "held": pgettext_lazy("queue", "held"),
     "starved": gettext_lazy("no free slot"),
     "unhandled": gettext_lazy("no handler"),
     "schedule": gettext_lazy("schedule"),
     "stuck": gettext_lazy("stuck"),
     "growing": gettext_lazy("growing"),
-    "buried": gettext_lazy("failing"),
+    "buried": pgettext_lazy("queue", "failing"),
     "late": gettext_lazy("late"),
     "paused": pgettext_lazy("queue", "paused"),
-    "ready": gettext_lazy("long"),
+    "ready": pgettext_lazy("queue", "long"),
     "dead": gettext_lazy("dead letters"),
 }

@@ -119,7 +119,7 @@ def step_word(state: str) -> str:
     words = {
         "building": _("being added"),
         "waiting": _("waiting"),
-        "held": _("held"),
+        "held": pgettext("step", "held"),
         "started": pgettext("step", "started"),
         "done": _("done"),
         "failed": _("failed"),

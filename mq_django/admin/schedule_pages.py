@@ -13,6 +13,7 @@ from mq_django import registry
 from mq_django.admin.message_pages import editable
 from mq_django.admin.schedule_rows import BACK, NAMED, TICK, asked_name, change_url, shown_tick, times_of, url_back
 from mq_django.admin.ui import text
+from mq_django.admin.ui.json_text import difference
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, View, confirm, needs, tabs
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
@@ -29,6 +30,7 @@ from mq_django.errors import (
     ScheduleError,
 )
 from mq_django.inspector import plans
+from mq_django.inspector.action_log import OF_OPTIONS, to_undo
 from mq_django.inspector.plans import MAX_REASON, Origin, PlannedSchedule
 from mq_django.producers.schedules import ScheduleCollection
 
@@ -303,6 +305,63 @@ def forget(_page: Page, plan: PlannedSchedule) -> Done:
 def delete(_page: Page, plan: PlannedSchedule) -> Done:
     schedules.delete(plan.name, queue=plan.queue)
     return Done(_("The schedule was deleted."), "Deleted schedule")
+
+
+# Undo that a schedule was changed or deleted.
+
+#: The field with the entry of the activity.
+ENTRY = "entry"
+
+
+@needs(VIEW, SEE_DATA, OPERATE)
+def undo(page: Page, name: str) -> HttpResponse:
+    """Bring back a deleted schedule, or the options of a schedule before a change, after confirmation."""
+    found, back_url = to_undo(page.request.POST.get(ENTRY, "")), page.url("activity")
+    if found is None or found.verb not in OF_OPTIONS or name not in found.queues:
+        return page.leave(back_url, _("The schedule was changed or created again since, and stays as it is."))
+    called, before, is_paused = str(found.undo["name"]), found.undo["options"], found.undo.get("paused") is True
+    if not page.is_confirmed:
+        plan = plans.find(name, called, Origin.RUNTIME)
+        return _confirm_undo(page, name, called, before, found.id, plan=plan, is_paused=is_paused)
+    options: Any = {**dict.fromkeys((*TEXTS, *NUMBERS, *JSON)), **before}
+    try:
+        if found.verb == "delete schedule":
+            schedules.create(called, queue=name, by=_user(page), paused=is_paused, **options)
+        else:
+            schedules.update(called, queue=name, by=_user(page), version=str(found.undo["changed"]), **options)
+    except (ScheduleError, InvalidMessage, MissingDependency) as error:
+        return page.leave(back_url, _("Nothing was undone: %(error)s.") % {"error": str(error)})
+    page.log(name, f"Undid: {found.verb} {called}")
+    return page.leave(back_url, _("Schedule “%(name)s” is as before.") % {"name": escape(called)}, messages.SUCCESS)
+
+
+def _confirm_undo(
+    page: Page,
+    name: str,
+    called: str,
+    before: Mapping[str, Any],
+    entry: str,
+    *,
+    plan: PlannedSchedule | None,
+    is_paused: bool,
+) -> HttpResponse:
+    if plan is None:
+        title = _("Create schedule “%(name)s” again?")
+        sentence = _("It is paused, as it was.") if is_paused else _("It fires again, from its next tick on.")
+        samples = {"diff": text.pretty(before), "diff_title": _("Its options")}
+    else:
+        title, sentence = _("Change schedule “%(name)s” back?"), _("Its earlier options count from now on.")
+        samples = {"diff": difference(redact(plan.options), before), "diff_title": _("Changes of the options")}
+    return confirm(
+        page,
+        name,
+        title % {"name": escape(called)},
+        sentence,
+        _("Yes, undo it"),
+        back_url=page.url("activity"),
+        fields=[(ENTRY, entry)],
+        samples=samples,
+    )
 
 
 # Override the times of a schedule in code or settings.

@@ -227,7 +227,7 @@ _SLOT = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 # Bound once: they are used for each delivery.
 _SLOT_SIZE, _pack_slot = _SLOT.size, _SLOT.pack_into
 _TICKS = struct.Struct("<Q")
-_COUNTS = struct.Struct("<QQ")
+_COUNTS = struct.Struct("<QQQ")
 _COUNT = struct.Struct("<I")
 # Layout: ticks, flags, the shape of the rest, the arrays by queue, the quarantine's name, slots, results, batches.
 _LEAVING, _WANTS_QUARANTINE, _FAST_STOP, _QUIET = 8, 9, 10, 11
@@ -377,9 +377,9 @@ class SharedState:
         """Report that the consumer fetches no more."""
         self._memory[_QUIET] = _OBEYED
 
-    def count(self, queue: int, handled: int, failed: int) -> None:
-        """Report how many deliveries of a queue the consumer has handled so far, and how many have failed."""
-        _COUNTS.pack_into(self._memory, _COUNTED + queue * _COUNTS.size, handled, failed)
+    def count(self, queue: int, handled: int, failed: int, micros: int) -> None:
+        """Report how many deliveries of a queue were handled so far, how many have failed, and their handling time."""
+        _COUNTS.pack_into(self._memory, _COUNTED + queue * _COUNTS.size, handled, failed, micros)
 
     def set_quarantine(self, consumer: str) -> None:
         """Set the name of the quarantine, which runs messages alone; "" when there is none."""
@@ -439,10 +439,10 @@ class SharedState:
         """Return whether the consumer was asked to fetch no more, and has stopped fetching."""
         return self._memory[_QUIET] == _OBEYED
 
-    def counted(self, queue: int) -> tuple[int, int]:
-        """Return how many deliveries of a queue were handled, and how many have failed."""
-        handled, failed = _COUNTS.unpack_from(self._memory, _COUNTED + queue * _COUNTS.size)
-        return handled, failed
+    def counted(self, queue: int) -> tuple[int, int, int]:
+        """Return how many deliveries of a queue were handled, how many have failed, and their time in microseconds."""
+        handled, failed, micros = _COUNTS.unpack_from(self._memory, _COUNTED + queue * _COUNTS.size)
+        return handled, failed, micros
 
     def leaving(self) -> bool:
         """Return whether the consumer is about to stop."""

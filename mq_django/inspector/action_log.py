@@ -13,11 +13,11 @@ from mq_django.inspector.stream_reader import Scanned, scan
 from mq_django.stores.activity import VERBS, Action, Verb, actions_in, read_command
 from mq_django.stores.background_jobs import jobs_of
 from mq_django.stores.dead_letters import is_entry, next_to
-from mq_django.stores.schedule_status import statuses_of
+from mq_django.stores.schedule_status import Origin, PlannedSchedule, statuses_of
 from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import fan_out, reply_or_raise
 
-__all__ = ["VERBS", "Action", "Criteria", "Verb", "actions", "can_undo", "jobs_of_actions", "search", "undoable"]
+__all__ = ["VERBS", "Action", "Criteria", "Verb", "actions", "jobs_of_actions", "search", "to_undo", "undoable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,11 @@ def actions(
 
 # The jobs of entries, and what can still be undone. A queue that cannot be read has neither.
 
+#: The most entries in which a later schedule of the same name is looked for.
+MAX_LATER = 1000
+#: Verbs about the options of schedules.
+OF_OPTIONS = ("change schedule", "delete schedule")
+
 #: The most that may lie between an entry and what it has done, in ms: their servers may have different clocks.
 CLOSE_MS = 10_000
 
@@ -143,21 +148,21 @@ def undoable(found: Sequence[Action], jobs: Mapping[str, BackgroundJob]) -> set[
         *(each.id for each in found if (job := jobs.get(each.job)) is not None and _is_running(each, job)),
         *_paused([each for each in found if each.verb == "pause"]),
         *_muted([each for each in found if each.verb == "mute"]),
-        *_of_schedules([each for each in found if each.verb in ("pause schedule", "skip tick")]),
+        *_of_schedules([each for each in found if each.verb in ("pause schedule", "skip tick", *OF_OPTIONS)]),
     }
 
 
-def can_undo(entry: str) -> bool:
-    """Return whether what an entry tells of is still so.
+def to_undo(entry: str) -> Action | None:
+    """Return an entry, if what it tells of is still so.
 
     Raises:
         StoreError: cannot reach Redis.
     """
     if not is_entry(entry):
-        return False
+        return None
     command = read_command(get_config().namespace, first=entry, last=entry, count=1)
     found = [each for _, each in actions_in(open_transport("inspect", "").pipeline([command])[0]) if each is not None]
-    return bool(undoable(found, jobs_of_actions(found)))
+    return found[0] if undoable(found, jobs_of_actions(found)) else None
 
 
 def _is_running(found: Action, job: BackgroundJob) -> bool:
@@ -195,22 +200,47 @@ def _muted(found: Sequence[Action]) -> Iterator[str]:
 
 
 def _of_schedules(found: Sequence[Action]) -> Iterator[str]:
-    """Yield the pauses of schedules, and the skipped ticks, that are not over."""
+    """Yield the pauses of schedules and skipped ticks that are not over, and the latest changes that can be undone."""
     config = get_config()
     names = [name for name in sorted({q for each in found for q in each.queues}) if name in config.queues]
     configs = [config.queue(name) for name in names if config.queue(name).has_schedules]
-    plans = {
-        (plan.queue, plan.name): plan
-        for statuses in (statuses_of(configs, transports_of(configs)) if configs else ())
+    read = statuses_of(configs, transports_of(configs)) if configs else ()
+    known = {
+        config.name: {plan.name: plan for plan in statuses.found if plan.origin is not Origin.REMOVED}
+        for config, statuses in zip(configs, read, strict=True)
         if not isinstance(statuses, StoreError)
-        for plan in statuses.found
     }
+    last = _last_ends([each for each in found if each.verb == "delete schedule"])
     for each in found:
-        plan = plans.get((each.queues[0], each.about[0])) if each.queues and each.about else None
-        if plan is None:
-            continue
-        if each.verb == "skip tick":
-            if any(tick.tick_ms == each.undo.get("tick") for tick in plan.skips):
-                yield each.id
-        elif plan.paused and abs((plan.paused_ms or 0) - each.ms) < CLOSE_MS:
+        plans = known.get(each.queues[0]) if each.queues and each.about else None
+        if plans is not None and _is_so(each, plans, is_last=each.id in last):
             yield each.id
+
+
+def _is_so(found: Action, plans: Mapping[str, PlannedSchedule], *, is_last: bool) -> bool:
+    if found.verb in OF_OPTIONS:
+        name, before = found.undo.get("name"), found.undo.get("options")
+        if not isinstance(name, str) or not isinstance(before, dict):
+            return False
+        plan = plans.get(name)
+        if found.verb == "delete schedule":
+            return plan is None and is_last
+        return plan is not None and plan.version == found.undo.get("changed")
+    plan = plans.get(found.about[0])
+    if plan is None:
+        return False
+    if found.verb == "skip tick":
+        return any(tick.tick_ms == found.undo.get("tick") for tick in plan.skips)
+    return plan.paused and abs((plan.paused_ms or 0) - found.ms) < CLOSE_MS
+
+
+def _last_ends(deletions: Sequence[Action]) -> set[str]:
+    """Return the ids of these entries after which no schedule of the name was created and deleted again."""
+    if not deletions:
+        return set()
+    verbs, since_ms = ("create schedule", "delete schedule"), min(each.ms for each in deletions)
+    last: dict[tuple[str, str], str] = {}
+    for each in search(Criteria(verbs=verbs, since_ms=since_ms), limit=MAX_LATER).rows:
+        if each.queues and each.about:
+            last.setdefault((each.queues[0], each.about[0]), each.id)
+    return {*last.values()}

@@ -123,6 +123,11 @@ class ConsumerView:
         return _number(self.described.get("failed")) or 0
 
     @property
+    def took_ms(self) -> int | None:
+        """Return the handling time of all of these, in ms; None if it does not announce that."""
+        return _number(self.described.get("took_ms"))
+
+    @property
     def busy(self) -> int | None:
         """Return how many threads run a handler, of any queue; None if it does not announce that."""
         return _busy(self.described.get("busy"))[0]

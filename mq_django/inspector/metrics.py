@@ -6,12 +6,13 @@ have done by host and version, which is only known of all queues together.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
 from mq_django.core.keys import HostKeys
 from mq_django.errors import StoreError
+from mq_django.inspector.action_log import Action, Criteria, search, undoable
 from mq_django.inspector.queue_view import STATES, Activity, NameActivity, Period, activity_of
 from mq_django.inspector.queues import MAX_COUNTERS, activity_in, all_configs, transports_of, whole_configs
 from mq_django.inspector.statistics import counted
@@ -30,6 +31,8 @@ KINDS = ((*WHAT, *DEPTHS, *TOOK, *WAITED), (*WHAT, *DEPTHS), WHAT)
 MINUTES, HOURS, STEPS = (1, 2, 5, 10, 15, 30), (1, 2, 3, 6, 12, 24), 180
 #: For how long minutes and hours are kept, less than in Redis: in ms.
 MINUTES_KEPT, HOURS_KEPT = 25 * 3_600_000, 34 * 86_400_000
+#: The latest pauses and resumes that are read.
+MAX_SWITCHES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +143,53 @@ def deploys(period: Period) -> list[tuple[int, str]]:
     """
     known = read_versions(open_transport("inspect", ""), HostKeys(get_config().namespace))
     return [(ms, version) for version, ms in list(known.items())[1:] if period.since_ms <= ms < period.until_ms]
+
+
+class PausedTime(NamedTuple):
+    """A time in which queues were paused."""
+
+    #: The pause, with who did it and why.
+    action: Action
+    #: When these queues were resumed, in ms since 1970; None if they still are paused.
+    until_ms: int | None
+    #: As far as the activity names them.
+    queues: list[str]
+
+
+def paused_times(period: Period, queue: str = "") -> list[PausedTime]:
+    """Return the times in a period in which a queue, or any queue, was paused, by the activity, the earliest first.
+
+    A pause is left out if its end is not recorded.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    open_by: dict[str, Action] = {}
+    found: dict[tuple[str, int | None], PausedTime] = {}
+    for each in reversed(search(Criteria(verbs=("pause", "resume")), limit=MAX_SWITCHES).rows):
+        for name in _switched(each, queue):
+            if each.verb == "pause":
+                open_by.setdefault(name, each)
+            elif name in open_by:
+                _add(found, open_by.pop(name), each.ms, name)
+    for name, began in open_by.items():
+        _add(found, began, None, name)
+    left = [each.action for each in found.values() if each.until_ms is None]
+    still = undoable(left, {}) if left else ()
+    shown = (each for each in found.values() if each.until_ms is not None or each.action.id in still)
+    return sorted((each for each in shown if _overlaps(each, period)), key=lambda each: each.action.ms)
+
+
+def _add(found: dict[tuple[str, int | None], PausedTime], began: Action, until_ms: int | None, name: str) -> None:
+    found.setdefault((began.id, until_ms), PausedTime(began, until_ms, [])).queues.append(name)
+
+
+def _switched(found: Action, queue: str) -> Sequence[str]:
+    """Return the queues that were paused or resumed: an action on very many does not name all."""
+    if queue:
+        return [queue] if queue in found.queues or found.more else ()
+    return found.queues
+
+
+def _overlaps(found: PausedTime, period: Period) -> bool:
+    return found.action.ms < period.until_ms and (found.until_ms is None or found.until_ms > period.since_ms)

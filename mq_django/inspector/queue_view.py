@@ -13,7 +13,7 @@ from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
 from mq_django.stores.background_jobs import BackgroundJob
-from mq_django.stores.counters import DEPTH, TOOK, WAITED
+from mq_django.stores.counters import DEPTH, SPENT, TOOK, WAITED
 from mq_django.stores.message_scans import ActionableState
 
 # Compute the activity of the last hour, day or week from counters. No access to Redis.
@@ -50,6 +50,8 @@ class NameActivity:
     #: Handling times, and latencies from ready to the handler's start.
     took: Spread
     waited: Spread
+    #: Of hosts and versions: the handling time of all, in seconds.
+    spent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +251,7 @@ def _spread(buckets: Sequence[int], first: float) -> Spread:
 
 def _name_activity(name: str, found: Counter[str]) -> NameActivity:
     happened: Any = {what: found[what] for what in HAPPENED}
-    return NameActivity(name=name, **happened, took=_took(found), waited=_waited(found))
+    return NameActivity(name=name, **happened, took=_took(found), waited=_waited(found), spent=found[SPENT] / 1000)
 
 
 #: For how long messages wait while other queues hold all slots until this is a problem, in ms.

@@ -277,6 +277,7 @@ def _consumer(found: Sequence[ConsumerView]) -> ConsumerView:
         "running": [[item.source, item.entry, max(0, item.ms - ago)] for item in running],
         "handled": sum(one.handled for one in found),
         "failed": sum(one.failed for one in found),
+        "took_ms": sum(one.took_ms or 0 for one in found),
     }
     counts = [one.runs for one in found if one.runs is not None]
     if len(counts) == len(found):

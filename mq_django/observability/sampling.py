@@ -6,6 +6,7 @@ them: they are read from the places of messages and from heartbeats.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import add
 
 from mq_django.conf import get_config
 from mq_django.consumers.service import Service
@@ -60,6 +61,7 @@ def worked(views: Sequence[QueueView]) -> dict[str, Worked]:
         for one in view.consumers:
             if one.alive and one.is_process:
                 before = found.get(one.id)
-                handled, failed = (before.handled, before.failed) if before else (0, 0)
-                found[one.id] = Worked(one.host, one.release, one.since_ms, handled + one.handled, failed + one.failed)
+                counts = before[3:] if before else (0, 0, 0)
+                more = (one.handled, one.failed, one.took_ms or 0)
+                found[one.id] = Worked(one.host, one.release, one.since_ms, *map(add, counts, more))
     return found

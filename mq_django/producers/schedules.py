@@ -9,6 +9,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.ids import is_text
 from mq_django.core.message_format import moment
+from mq_django.core.redaction import redact
 from mq_django.core.schedules import (
     Scheduled,
     ScheduleOptions,
@@ -33,8 +34,8 @@ from mq_django.errors import (
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import check_partitions
 from mq_django.producers.schedule_ticks import check_time, checked_override, fire_now, set_override, skip, unskip
-from mq_django.stores.activity import Effect, Given, recorded
-from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
+from mq_django.stores.activity import Effect, Given, for_undo, recorded
+from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses, version_of
 from mq_django.stores.schedules import MAX_SCHEDULES, RuntimeSchedules, Schedules, home_of
 from mq_django.transport.connections import Role, open_transport
 
@@ -216,6 +217,20 @@ def _tick_effect(given: Given, tick: datetime | None) -> Effect:
     return Effect(0) if ms is None else Effect(1, about=[given["name"], moment(ms)], undo={"tick": ms})
 
 
+#: The most bytes of a definition that an entry of the activity keeps.
+MAX_KEPT = 4096
+
+
+def _keep(found: PlannedSchedule, *, changed: str = "") -> None:
+    """Keep the options of a schedule for an undo, with the version to which it was changed.
+
+    An entry outlives its schedule, so it has no secrets: without a part of the options, there is no undo.
+    """
+    options = dict(found.options)
+    if options and len(found.definition) <= MAX_KEPT and redact(options) == options:
+        for_undo({"name": found.name, "options": options, "paused": found.paused, "changed": changed})
+
+
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
 
@@ -326,6 +341,7 @@ class ScheduleCollection(ScheduleLookup):
             home = same_home(config, entry, found)
             result = self._runtime(home).define(name, definition, before=found.definition, who=who, anew=anew)
             if result == "DEFINED":
+                _keep(found, changed=version_of(definition))
                 return self.get(name, queue=queue)
         raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
 
@@ -488,9 +504,12 @@ class ScheduleCollection(ScheduleLookup):
         """
         config = config_of(queue)
         parts = config.each_part if is_named(name) else ()
+        found = self._find(config, name)
         if not any([self._runtime(part).delete(name) for part in parts]):  # noqa: C419 - in each
             self._changeable(config, name)
             refuse_unknown(config, name)
+        if found is not None and found.origin is Origin.RUNTIME:
+            _keep(found)
 
     acreate = asynchronous(create)
     aupdate = asynchronous(update)

@@ -145,7 +145,13 @@ class Effect(NamedTuple):
 #: The arguments of a call by name, with defaults.
 Given = Mapping[str, Any]
 
-_inside: ContextVar[bool] = ContextVar("mq_django_records", default=False)
+_note: ContextVar["_Note | None"] = ContextVar("mq_django_note", default=None)
+
+
+def for_undo(values: Mapping[str, Any]) -> None:
+    """Keep what was there before with the entry of the operation that runs, so that it can be undone."""
+    if (note := _note.get()) is not None:
+        note.undo = values
 
 
 def counted(_: Given, result: Any) -> Effect:
@@ -178,9 +184,10 @@ def recorded(
 
         @wraps(operation)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            if _inside.get():
+            if _note.get() is not None:
                 return operation(*args, **kwargs)
-            token, note = _inside.set(True), _Note(verb, queue, about, by)
+            note = _Note(verb, queue, about, by)
+            token = _note.set(note)
             try:
                 note.begin(parameters, args, kwargs)
                 result = operation(*args, **kwargs)
@@ -192,7 +199,7 @@ def recorded(
                 note.end(effect, result)
                 return result
             finally:
-                _inside.reset(token)
+                _note.reset(token)
 
         call.records = verb  # type: ignore[attr-defined]
         return call
@@ -211,6 +218,7 @@ class _Note:
     given: Given = field(default_factory=dict)
     actor: Actor = Actor("", "code")
     named: Sequence[str] = ()
+    undo: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self, parameters: Signature, args: tuple[Any, ...], kwargs: Given) -> None:
         """Note what is known before: who does it, and to what."""
@@ -236,6 +244,7 @@ class _Note:
             queue = self.queue(self.given) if callable(self.queue) else self.given.get(self.queue)
             about = {
                 **found._asdict(),
+                "undo": found.undo or self.undo,
                 "verb": self.verb(self.given) if callable(self.verb) else self.verb,
                 "about": _listed(found.about) or self.named,
                 "where": where.as_dict() if isinstance(where, Filter) else {},

@@ -186,6 +186,10 @@ class BackgroundJobs:
 
     def _note_end(self, job: BackgroundJob, state: State) -> None:
         """Record the result, which the job itself keeps for a week only."""
+        with attempt():
+            # Its end has counted the messages that are gone.
+            ended = self.read().get(job.order.messages)
+            job = ended if ended is not None and ended.order.token == job.order.token else job
         order, counts = job.order, {"missing": job.missing, "refused": job.refused}
         words = [f"{count} {word}" for word, count in counts.items() if count]
         about = {"verb": "finish job", "done": job.done, "job": order.token, "target": order.target}

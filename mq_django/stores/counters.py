@@ -38,6 +38,9 @@ DEPTH = "depth."
 #: Messages of dead consumers that others got. Counted by supervisors, in total only.
 RECOVERED = "recovered"
 
+#: The handling time of the deliveries of a host and version, in ms.
+SPENT = "spent"
+
 #: Handling times and latencies by bucket; also by name and in total.
 TOOK = tuple(f"t{number}" for number in range(BUCKETS))
 WAITED = tuple(f"w{number}" for number in range(BUCKETS))
@@ -169,6 +172,8 @@ class Worked(NamedTuple):
     since_ms: int | None
     handled: int
     failed: int
+    #: The handling time of these.
+    took_ms: int
 
 
 def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Worked]) -> None:
@@ -181,17 +186,17 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     known = {name.decode(errors="replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     tally: Counter[tuple[str, str]] = Counter()
     for name, worked in consumers.items():
-        before = [whole(count) or 0 for count in known[name].split(b" ")] if name in known else [0, 0]
+        before = [whole(count) or 0 for count in known[name].split(b" ")] if name in known else [0, 0, 0]
         if name not in known and (worked.since_ms or 0) < now_ms - UNKNOWN_MS:
             # When it handled them is not known.
             continue
-        for what, count, last in zip(("handled", "retried"), (worked.handled, worked.failed), before, strict=False):
+        for what, count, last in zip(("handled", "retried", SPENT), worked[3:], before, strict=False):
             if count > last:
                 tally[what, f"{worked.host}|{worked.version}"] += count - last
     gone = [name for name in known if name not in consumers]
     commands: list[Command] = [Slots(keys).add_command(tally)] if tally else []
     if consumers:
-        written = [part for name, worked in consumers.items() for part in (name, f"{worked.handled} {worked.failed}")]
+        written = [part for name, worked in consumers.items() for part in (name, " ".join(map(str, worked[3:])))]
         commands += [("HSET", keys.of("counted"), *written), ("EXPIRE", keys.of("counted"), TTLS[0])]
         seen = [
             part for version in dict.fromkeys(each.version for each in consumers.values()) for part in (now_ms, version)

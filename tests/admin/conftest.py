@@ -74,6 +74,11 @@ def _patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limit, 30.0)
 
 
+def history(client, name="emails"):
+    """Return what the history of a queue says, the latest first."""
+    return [entry.get_change_message() for entry in client.get(f"{BASE}{name}/history/").context["action_list"]]
+
+
 def url_of_all(page, what):
     """Return the address that a list offers for an action on all its messages, or on all that match."""
     return next(url for url, _ in page.context["all_actions"] if f"/all/{what}/" in url)

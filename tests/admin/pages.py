@@ -161,6 +161,9 @@ VISITS = [
     Visit("message", "emails/message/dead/{dead}/", VIEW),
     Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT),
     Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT, "post", {"data": "1", **YES}),
+    Visit("chosen", "emails/pending/chosen/", OPERATE, "post", {"action": "cancel", "_selected_action": "ready.1-1"}),
+    Visit("chosen", "emails/handled/chosen/", EDIT, "post", {"action": "again", "_selected_action": "1-1.m1"}),
+    Visit("chosen", "emails/handled/chosen/", EDIT, "post", {"action": "export", "_selected_action": "1-1.m1"}),
     Visit("chosen", "emails/dead/chosen/", OPERATE, "post", {"action": "redrive", "_selected_action": "1-1"}),
     Visit("chosen", "emails/dead/chosen/", OPERATE, "post", {"action": "delete", "_selected_action": "1-1", **YES}),
     Visit("act_on_all", "emails/dead/all/redrive/", OPERATE),
@@ -195,6 +198,7 @@ VISITS = [
     Visit("schedule_add", "emails/schedule/add/", EDIT),
     Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "new", "every": "60", "message": "m"}),
     Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "", "every": "soon"}),
+    Visit("schedule_undo", "emails/schedule/undo/", EDIT, "post", {"entry": "1-1"}),
     Visit("schedule_change", "emails/schedule/change/?schedule=gone", EDIT),
     Visit("schedule_change", "emails/schedule/change/?schedule=gone", EDIT, "post", {"every": "60"}),
     *(

@@ -8,7 +8,9 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.keys import HostKeys
+from mq_django.inspector import actions
 from mq_django.observability.sampling import Sampler
+from mq_django.stores.activity import acting
 from mq_django.stores.counters import Slots
 from mq_django.transport.connections import open_transport
 from tests.admin.conftest import BASE
@@ -95,17 +97,60 @@ def test_a_sample_notes_depths_hosts_and_new_versions(operator, db):
     beat("emails", handled=0, since_ms=clock.now_ms(), release="v1")
     Sampler().run_once()
     forget_claim()
-    beat("emails", handled=6, failed=2, release="v2")
+    beat("emails", handled=6, failed=2, took_ms=4000, release="v2")
     Sampler().run_once()
 
     found = read(operator, "?queue=emails&by=host")
     assert found["steps"][-1]["dead"] == 1
-    assert [(row["name"], row["handled"], row["retried"]) for row in found["rows"]] == [("web1", 6, 2)]
+    assert [(row["name"], row["handled"], row["retried"], row["took_mean"]) for row in found["rows"]] == [
+        ("web1", 6, 2, 0.5)
+    ]
     assert [each["version"] for each in found["deploys"]] == ["v2"]
     assert read(operator, "?by=version")["rows"][0]["name"] == "v2"
     page = operator.get(f"{PAGE}?queue=emails&by=host").content.decode()
     assert "Messages by state" in page
     assert "Version v2 began." in page
+    assert "500 ms" in page
+
+
+def test_the_times_in_which_queues_were_paused_are_marked_with_who_paused_them(operator, db):
+    with acting("anna", "admin"):
+        actions.pause("emails", who="anna", reason="Deploy")
+    actions.resume("emails")
+    with acting("ben", "admin"):
+        actions.pause_all(who="ben", reason="Fire", name="fire")
+
+    found = read(operator)
+    assert [(each["who"], each["reason"], each["until"] is None) for each in found["pauses"]] == [
+        ("anna", "Deploy", False),
+        ("ben", "Fire", True),
+    ]
+    assert found["pauses"][0]["queues"] == ["emails"]
+    assert {"default", "emails"} <= {*found["pauses"][1]["queues"]}
+    assert [each["who"] for each in read(operator, "?queue=default")["pauses"]] == ["ben"]
+    for page in (f"{PAGE}?queue=emails", f"{PAGE}figures/?queue=emails"):
+        shown = operator.get(page).content.decode()
+        assert "Still paused, by ben. Fire" in shown
+        assert "by anna. Deploy" in shown
+    assert "mq-shaded" in operator.get(f"{PAGE}?queue=emails").content.decode()
+    actions.resume("default")
+    assert [each["until"] is None for each in read(operator, "?queue=default")["pauses"]] == [False]
+
+
+def test_a_pause_before_the_period_is_left_out_and_one_that_reaches_into_it_is_shown(operator, db):
+    now_ms = clock.now_ms()
+    actions.pause("emails")
+    actions.resume("emails")
+    actions.pause("default")
+
+    found = read(operator, f"?from={now_ms - 100 * 60_000}&to={now_ms - 80 * 60_000}")
+    assert found["pauses"] == []
+    clock.set_shift(7200)
+    try:
+        later = read(operator, f"?from={now_ms + 60 * 60_000}&to={now_ms + 80 * 60_000}")
+    finally:
+        clock.set_shift(0)
+    assert [each["queues"] for each in later["pauses"]] == [["default"]]
 
 
 def test_one_process_takes_each_sample(operator, db, redis_client):

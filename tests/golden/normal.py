@@ -16,7 +16,8 @@ FAR = 400 * 24 * 60 * MINUTE
 _VOLATILE = re.compile(
     rf"""
     (?P<traceback>Traceback\ \(most\ recent\ call\ last\):.*?)(?=ValueError:\ )
-    |(?P<own>(?<="pid":)\d+|(?<="(?:host|boot|pids)":)"[^"]*"|(?<="started":)"[^"]*"|(?<="version":)"[^"]*")
+    |(?P<own>(?<="pid":)\d+|(?<="took_ms":)\d+
+        |(?<="(?:host|boot|pids)":)"[^"]*"|(?<="started":)"[^"]*"|(?<="version":)"[^"]*")
     |(?P<entry>\b\d{{13}}-\d+\b)
     |(?P<member>{re.escape(socket.gethostname())}-\d+-[0-9a-z]{{13}}(?:-[0-9a-z]+)?)
     |(?P<moment>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))

@@ -93,6 +93,14 @@ class Mark(NamedTuple):
 
     ms: int
     sentence: str
+    #: The end of a span, which is shaded.
+    until_ms: int | None = None
+
+    def is_in(self, activity: Activity, step: int) -> bool:
+        """Return whether it is in a step, or a part of it."""
+        step_ms = activity.minutes * 60_000
+        start = activity.since_ms + step * step_ms
+        return self.ms < start + step_ms and start <= (self.ms if self.until_ms is None else self.until_ms)
 
 
 def columns(
@@ -113,7 +121,10 @@ def columns(
     bars = format_html_join(
         "",
         '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>',
-        ((column_title(activity, step), step * 10, _stack(step, counts[step], stacks, top)) for step in steps),
+        (
+            (_with_marks(column_title(activity, step), activity, step, marks), step * 10, stack)
+            for step, stack in zip(steps, (_stack(step, counts[step], stacks, top) for step in steps), strict=True)
+        ),
     )
     line = SafeString("")
     if stacks is HANDLED:
@@ -123,7 +134,23 @@ def columns(
     line += _marked(activity, marks)
     per = _("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h")
     scale = [per % {"count": number(top)}, number(top / 2), "0"]
-    return Chart(_frame(activity, label, [50], bars + line), scale, clock_of(activity))
+    return Chart(_frame(activity, label, [50], _shaded(activity, marks) + bars + line), scale, clock_of(activity))
+
+
+def _with_marks(title: str, activity: Activity, step: int, marks: Sequence[Mark]) -> str:
+    return " · ".join([title, *(mark.sentence for mark in marks if mark.is_in(activity, step))])
+
+
+def _shaded(activity: Activity, marks: Sequence[Mark]) -> SafeString:
+    """Return the spans behind the columns, which have their sentences."""
+    end = len(activity.published) * 10.0
+
+    def at(ms: int) -> float:
+        return min(end, max(0.0, (ms - activity.since_ms) / (activity.minutes * 6000)))
+
+    spans = [(at(mark.ms), at(mark.until_ms)) for mark in marks if mark.until_ms is not None]
+    parts = ((f"{start:.1f}", f"{max(0.5, until - start):.1f}") for start, until in spans)
+    return format_html_join("", '<rect class="mq-shaded" x="{}" y="0" width="{}" height="100"/>', parts)
 
 
 def _line(counts: Sequence[int | None], top: int, kind: str) -> SafeString:
@@ -141,7 +168,8 @@ def _line(counts: Sequence[int | None], top: int, kind: str) -> SafeString:
 
 def _marked(activity: Activity, marks: Sequence[Mark]) -> SafeString:
     step_ms = activity.minutes * 60_000
-    at = ((f"{(mark.ms - activity.since_ms) / step_ms * 10:.1f}", mark.sentence) for mark in marks)
+    points = (mark for mark in marks if mark.until_ms is None)
+    at = ((f"{(mark.ms - activity.since_ms) / step_ms * 10:.1f}", mark.sentence) for mark in points)
     return format_html_join(
         "", '<g class="mq-mark"><title>{1}</title><line x1="{0}" y1="0" x2="{0}" y2="100"/></g>', at
     )
@@ -396,20 +424,23 @@ def name_cells(found: NameActivity) -> dict[str, Any]:
     }
 
 
-def figures(activity: Activity) -> list[dict[str, Any]]:
-    """Return the charts as rows of a table, the newest first, without steps that have no activity."""
+def figures(activity: Activity, marks: Sequence[Mark] = ()) -> list[dict[str, Any]]:
+    """Return the charts as rows of a table, the newest first, without steps that have neither activity nor marks."""
     rows = []
     for index in reversed(range(len(activity.published))):
         counts = [getattr(activity, what)[index] for what in HAPPENED]
         depth = [each[index] for each in activity.depth.values()]
-        if any(counts) or any(depth):
-            times = _times(activity.took_each[index]) + _times(activity.waited_each[index], endless_latency())
+        marked = [mark.sentence for mark in marks if mark.is_in(activity, index)]
+        if any(counts) or any(depth) or marked:
+            took, waited = (each[index] if each else Spread() for each in (activity.took_each, activity.waited_each))
+            times = _times(took) + _times(waited, endless_latency())
             rows.append(
                 {
                     "start": when(activity, index),
                     "counts": [*map(text.number, counts)],
                     "times": times,
                     "depth": [*map(_known, depth)],
+                    "marks": marked,
                 }
             )
     return rows

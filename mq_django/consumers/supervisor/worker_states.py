@@ -19,7 +19,7 @@ from mq_django.stores.members import MAX_RUNNING, Membership
 
 
 def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
-    """Return for each queue the running messages of a consumer, longest first, and its handled and failed counts."""
+    """Return for each queue the running messages of a consumer, longest first, its counts, and its handling time."""
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
     counts: Counter[int] = Counter()
@@ -31,11 +31,11 @@ def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[st
             entries.append([stream, entry, max(0, round((now - item.since) * 1000))])
     found: list[Mapping[str, Any]] = []
     for number in queues:
-        handled, failed = shared_state.counted(number)
+        handled, failed, micros = shared_state.counted(number)
         entries = running.get(number, [])
         # Without it, a shorter list has all of them.
         more = {"runs": counts[number]} if counts[number] >= MAX_RUNNING else {}
-        found.append({"running": entries, **more, "handled": handled, "failed": failed})
+        found.append({"running": entries, **more, "handled": handled, "failed": failed, "took_ms": micros // 1000})
     return found
 
 

@@ -237,10 +237,11 @@ class Consumer:
         return self._loop.is_blocked() and running.receipt in self._loop.receipts()
 
     def note_counts(self) -> None:
-        """Write to the shared state how many deliveries were handled so far, and how many have failed."""
+        """Write to the shared state how many deliveries were handled so far, how many have failed, and their times."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
-            self._shared_state.count(number, ended[Ack] + ended[StepEnd], ended[Retry] + ended[Bury])
+            handled, failed = ended[Ack] + ended[StepEnd], ended[Retry] + ended[Bury]
+            self._shared_state.count(number, handled, failed, settler.micros)
 
     def inherit_backlog(self) -> None:
         """Take over the quarantine backlog, to hand it back at the stop in place of the dead supervisor."""

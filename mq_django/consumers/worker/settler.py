@@ -177,6 +177,8 @@ class Settler:
         self._fetcher_waits = False
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
+        #: The sum of what all handlers have taken.
+        self.micros = 0
 
     def __len__(self) -> int:
         return len(self._unsettled)
@@ -369,9 +371,11 @@ class Settler:
             self.steps_ended(self.queue, steps)
 
     def _smooth(self, micros: Sequence[int]) -> None:
-        """Update the smoothed duration of a handler."""
+        """Update the smoothed duration of a handler, and the sum of all."""
         if micros:
-            self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
+            total = sum(micros)
+            self.micros += total
+            self.seconds += (total / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]

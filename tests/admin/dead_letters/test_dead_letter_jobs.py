@@ -13,7 +13,7 @@ from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE
-from tests.admin.conftest import BASE, url_of_all
+from tests.admin.conftest import BASE, history, url_of_all
 from tests.seeding import beat, bury, bury_many
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -45,7 +45,7 @@ def test_all_up_to_the_question_are_redriven_or_deleted_and_the_log_says_by_whom
     # The late one was ready for a moment, and took all that was ready with it.
     assert numbers() == (7, 1)
     entry = LogEntry.objects.get()
-    assert entry.change_message == "Redrive 7 dead letters: 7 redriven"
+    assert history(operator) == ["Redrive 7 dead letters: 7 redriven"]
     assert entry.user_id == int(operator.session["_auth_user_id"])
 
     asked = operator.get(f"{DEAD}all/delete/")
@@ -149,7 +149,7 @@ def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
     assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
     assert numbers() == (2, 3)
     expected = "Redrive 2 dead letters where name contains “remind”, error contains “…”: 2 redriven"
-    assert LogEntry.objects.get().change_message == expected
+    assert history(operator) == [expected]
 
 
 def test_a_group_is_redriven_from_its_row_and_the_question_knows_how_many(operator):

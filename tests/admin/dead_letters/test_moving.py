@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.inspector import jobs
-from tests.admin.conftest import BASE, url_of_all
+from tests.admin.conftest import BASE, history, url_of_all
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -84,7 +84,7 @@ def test_all_that_match_are_moved_in_the_background(operator):
     assert "Moved to default: 2 dead letters." in done.content.decode()
     assert numbers() == (3, 2)
     expected = "Move 2 dead letters to default where name contains “remind”: 2 moved"
-    assert LogEntry.objects.get().change_message == expected
+    assert history(operator) == [expected]
 
 
 def test_moving_is_offered_where_there_is_another_queue(operator, viewer, mq_settings):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
+from mq_django import inspect
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from tests.admin.conftest import BASE
@@ -104,3 +105,41 @@ def test_a_filter_by_time_reads_only_what_ended_then(operator, keeping, redis_cl
             assert shown(**nothing) == ([], "Scanned 0 messages.")
     assert "Ended from" in operator.get(HANDLED).content.decode()
     assert "Published from" in operator.get(f"{BASE}emails/dead/").content.decode()
+
+
+@pytest.fixture
+def kept(operator, mq_settings):
+    """Select what was handled: return the form with the references of the messages."""
+    mq_settings(QUEUES={"default": {}, "emails": {"HISTORY": {"AGE": timedelta(days=3), "DATA": True}}})
+    handle("emails", "welcome", {"user": 7}, message_id="m1", key="user:7")
+    handle("emails", "welcome", {"password": "hunter2"}, message_id="m2")
+    handle("emails", "welcome", {"user": 9}, message_id="m3", keeps_data=False)
+    response = operator.get(HANDLED)
+    assert [what for what, _ in response.context["chosen_actions"]] == ["again", "export"]
+    return {"_selected_action": [row["ref"] for row in response.context["rows"]]}
+
+
+def test_selected_messages_are_published_again_as_new_ones_without_those_with_secrets(operator, kept):
+    asked = operator.post(f"{HANDLED}chosen/", {**kept, "action": "again"}).content.decode()
+    assert "Publish 2 messages again?" in asked
+    done = operator.post(f"{HANDLED}chosen/", {**kept, "action": "again", "confirmed": "yes"}, follow=True)
+
+    (made,) = inspect.messages("emails", "ready", limit=5).rows
+    assert (made.name, made.data, made.key, made.id != "m1") == ("welcome", {"user": 7}, "user:7", True)
+    shown = done.content.decode()
+    assert "1 message was published." in shown
+    assert "1 has secrets" in shown
+    assert [(each.verb, each.about, each.done) for each in inspect.actions().rows] == [("publish", [made.id], 1)]
+
+
+def test_selected_messages_are_exported_without_secrets(operator, kept):
+    lines = operator.post(f"{HANDLED}chosen/", {**kept, "action": "export"}).content.decode()
+    assert [json.loads(line)["id"] for line in lines.splitlines()] == ["m2", "m1"]
+    assert "hunter2" not in lines
+
+
+def test_who_may_not_see_data_selects_no_handled_messages(log_in, kept):
+    blind = log_in("view_queue", "operate_queue")
+    assert blind.get(HANDLED).context["chosen_actions"] == []
+    for action in ("again", "export"):
+        assert blind.post(f"{HANDLED}chosen/", {**kept, "action": action}).status_code == 403

@@ -11,7 +11,7 @@ from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.inspector import actions, jobs
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.background_jobs import IDLE
-from tests.admin.conftest import BASE, url_of_all
+from tests.admin.conftest import BASE, history, url_of_all
 from tests.admin.pages import main_of
 from tests.seeding import beat, publish
 
@@ -57,7 +57,7 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
     assert "Cancelled: 60 messages." in done.content.decode()
     assert inspector.queue("emails").delayed == 3
     said = "Cancel 60 delayed messages where name contains “welc”: 60 cancelled"
-    assert LogEntry.objects.get().change_message == said
+    assert history(operator) == [said]
     nothing = operator.get(PURGE, {"name": "welc"}, follow=True)
     assert "No message matches the filter." in nothing.content.decode()
 
@@ -83,7 +83,7 @@ def test_no_more_are_counted_than_a_page_has_time_for(operator, monkeypatch, cou
     operator.post(PURGE, dict(asked.context["fields"]))
 
     said = f"Cancel {number} delayed messages where name contains “welcome”: 30 cancelled"
-    assert LogEntry.objects.get().change_message == said
+    assert history(operator) == [said]
 
 
 @pytest.mark.parametrize(("batches", "number"), [((500, 100), "at least 500"), ((0, 1), "all matching")])
@@ -117,10 +117,14 @@ def test_history_has_the_result_of_a_job_that_the_next_one_replaces(operator, in
         while step() != IDLE:
             pass
 
-    (first, second) = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
+    assert history(operator) == ["Cancel 3 delayed messages: 3 cancelled"] * 2
 
-    assert first == "Cancel 3 delayed messages: 3 cancelled"
-    assert "started as job" in second
+
+def test_history_says_of_a_job_that_it_was_cancelled(operator, in_background):
+    delay_many(3)
+    operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
+    jobs.cancel("emails", "delayed")
+    assert history(operator) == ["Cancel 3 delayed messages: the job was cancelled after 0 done"]
 
 
 def test_ten_thousand_of_more_that_wait_are_counted_and_cancelled(operator):
@@ -142,7 +146,7 @@ def test_ten_thousand_of_more_that_wait_are_counted_and_cancelled(operator):
 
     page = main_of(operator.get(JOB))
     assert "Cancelled: 10,000 messages." in page
-    assert LogEntry.objects.get().change_message.endswith(": 10,000 cancelled")
+    assert history(operator)[0].endswith(": 10,000 cancelled")
     assert inspector.queue("emails").delayed == 2_307
 
 
@@ -193,7 +197,7 @@ def test_a_purge_of_a_group_counts_what_it_deletes(operator):
     done = operator.post(address, dict(asked.context["fields"]), follow=True)
     assert "Purged: 2 messages." in done.content.decode()
     assert inspector.queue("orders:billing").ready == 3
-    assert LogEntry.objects.get().change_message == "Purge 2 ready messages: 2 purged"
+    assert history(operator, "orders:billing") == ["Purge 2 ready messages: 2 purged"]
 
 
 def test_old_addresses_lead_to_the_new_ones(operator, in_background):

@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspect, inspector, queues
 from mq_django.inspector import jobs
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, history
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -69,6 +69,4 @@ def test_all_that_match_are_moved_by_a_job(operator):
     assert "Moved to default: 2 messages." in done.content.decode()
     assert numbers("ready") == (1, 2)
     assert jobs.get_job("emails", "ready").order.target == "default"
-    assert LogEntry.objects.get().change_message == (
-        "Move 2 ready messages to default where name contains “remind”: 2 moved"
-    )
+    assert history(operator) == ["Move 2 ready messages to default where name contains “remind”: 2 moved"]

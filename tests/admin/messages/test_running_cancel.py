@@ -53,3 +53,22 @@ def test_a_group_of_a_topic_offers_nothing(operator):
     assert [actions.can_cancel_running(name) for name in ("emails", "orders:billing")] == [True, False]
     answer = operator.post(f"{BASE}orders:billing/message/ready/log.5-5/cancel/", {"confirmed": "yes"}, follow=True)
     assert "The message is no longer here" in answer.content.decode()
+
+
+def test_selected_pending_messages_are_cancelled_after_one_question(operator, held):
+    message_id, _ = held
+    url = f"{BASE}emails/pending/"
+    shown = operator.get(url)
+    assert [what for what, _ in shown.context["chosen_actions"]] == ["cancel"]
+    fields = {"action": "cancel", "_selected_action": [shown.context["rows"][0]["ref"], "ready.5-5"]}
+
+    asked = operator.post(f"{url}chosen/", fields).content.decode()
+    assert "Cancel 2 pending messages?" in asked
+    assert message_id in asked
+    assert store("emails").cancel_requests() == {}
+    done = operator.post(f"{url}chosen/", {**fields, "confirmed": "yes"}, follow=True).content.decode()
+
+    assert "The consumer of 1 message was asked to cancel it." in done
+    assert "1 no longer existed." in done
+    assert store("emails").cancel_requests() == {message_id: False}
+    assert message_id in LogEntry.objects.get().get_change_message()

@@ -10,7 +10,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector import stream_reader as scanning
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, history
 from tests.admin.pages import main_of
 from tests.seeding import CONSUMER, beat, bury, publish, publish_many, take
 
@@ -143,7 +143,7 @@ def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb
     view = inspector.queue("emails")
     assert (view.ready, view.delayed) == left
     count = 5 - sum(left)
-    assert LogEntry.objects.get().change_message == f"{verb} {count} {place} messages: {count} {said.lower()}"
+    assert history(operator) == [f"{verb} {count} {place} messages: {count} {said.lower()}"]
 
 
 def test_a_purge_deletes_no_more_than_was_confirmed(operator):

@@ -140,6 +140,60 @@ def test_a_pause_that_is_another_one_by_now_is_not_ended(operator):
     assert inspect.queue("emails").pause.who == "bob"
 
 
+def test_a_deleted_schedule_is_created_again_as_it_was(operator):
+    schedules.create("digest", queue="emails", every=3600, message="digest", data={"customer": 7}, paused=True)
+    before = schedules.get("digest", queue="emails").options
+    schedules.delete("digest", queue="emails")
+
+    (row,) = (row for row in rows(operator) if row["undo"])
+    asked = operator.post(row["undo"]["url"], dict(row["undo"]["fields"]))
+    assert "&quot;customer&quot;: 7" in asked.context["diff"]
+    assert press(operator, row["undo"]) == "Create schedule “digest” again?"
+
+    found = schedules.get("digest", queue="emails")
+    assert (found.options, found.paused) == (before, True)
+    assert [row for row in rows(operator) if row["undo"]] == []
+
+
+def test_the_options_of_a_changed_schedule_come_back_unless_it_was_changed_since(operator):
+    schedules.create("digest", queue="emails", every=3600, message="digest", data={"customer": 7})
+    schedules.update("digest", queue="emails", cron="0 7 * * *", message="report")
+    first = next(row["undo"] for row in rows(operator) if row["undo"])
+    schedules.update("digest", queue="emails", priority=3)
+
+    late = operator.post(first["url"], {**dict(first["fields"]), **YES}, follow=True)
+    assert "The schedule was changed or created again since, and stays as it is." in late.content.decode()
+    for _ in range(2):
+        # The first entry counts again when the second one is undone.
+        undos = [row["undo"] for row in rows(operator, "?source=code") if row["undo"]]
+        press(operator, undos[0])
+
+    assert schedules.get("digest", queue="emails").options == {
+        "every": 3600,
+        "message": "digest",
+        "data": {"customer": 7},
+    }
+
+
+def test_a_schedule_deleted_twice_comes_back_as_it_was_last(operator):
+    for every in (60, 3600):
+        schedules.create("digest", queue="emails", every=every, message="digest")
+        schedules.delete("digest", queue="emails")
+    (undo,) = (row["undo"] for row in rows(operator) if row["undo"])
+    press(operator, undo)
+    assert schedules.get("digest", queue="emails").options["every"] == 3600
+
+
+def test_what_brings_back_data_is_for_those_who_may_see_it_and_keeps_no_secrets(log_in, operator):
+    for name, data in (("digest", {"customer": 7}), ("secret", {"password": "hunter2"}), ("long", "x" * 5000)):
+        schedules.create(name, queue="emails", every=60, message="m", data=data)
+        schedules.delete(name, queue="emails")
+    assert len([row for row in rows(operator) if row["undo"]]) == 1
+    assert "hunter2" not in repr([each.undo for each in inspect.actions().rows])
+    blind = log_in("view_queue", "operate_queue")
+    assert [row for row in rows(blind) if row["undo"]] == []
+
+
 def test_who_may_not_operate_is_offered_no_undo(viewer):
     inspect.pause("emails", who="ada")
     assert [row["undo"] for row in rows(viewer)] == [None]

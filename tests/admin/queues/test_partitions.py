@@ -3,14 +3,13 @@
 import re
 
 import pytest
-from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import actions
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, history
 from tests.admin.pages import main_of
 from tests.seeding import beat, publish, settle, take
 
@@ -126,14 +125,14 @@ def test_what_matches_in_all_partitions_is_counted_shown_cancelled_and_logged(op
     operator.post(address, dict(asked.context["fields"]))
 
     assert inspector.queue("payments").delayed == 6
-    said = LogEntry.objects.get().change_message
+    (said,) = history(operator, "payments")
     assert said == "Cancel 6 delayed messages where name contains “charge”: 6 cancelled"
 
 
 def test_a_partition_has_a_history_of_its_own(operator):
     operator.post(f"{BASE}payments.1/pause/", {"confirmed": "yes", "reason": "look"})
-    history = {name: operator.get(f"{BASE}{name}/history/").content.decode() for name in ("payments", *NAMES)}
-    assert [name for name, shown in history.items() if "Paused the queue: look" in shown] == ["payments.1"]
+    shown_by_name = {name: operator.get(f"{BASE}{name}/history/").content.decode() for name in ("payments", *NAMES)}
+    assert [name for name, shown in shown_by_name.items() if "Paused the queue: look" in shown] == ["payments.1"]
     assert f'href="{BASE}payments.1/history/"' in operator.get(f"{BASE}payments.1/change/").content.decode()
 
 

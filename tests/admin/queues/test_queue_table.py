@@ -67,8 +67,10 @@ def test_states_are_those_of_the_list_of_problems(viewer, mq_settings):
     mute("troubled", "buried", seconds=60)
     tally("failing", {("handled", "a"): 1, ("retried", "a"): 9})
 
-    rows = {row["name"]: (row["state"], row["troubled"]) for row in viewer.get(BASE).context["rows"]}
+    found = viewer.get(BASE).context["rows"]
+    rows = {row["name"]: (row["state"], row["troubled"]) for row in found}
 
+    assert [row["paused"] for row in found if row["paused"]] == []
     assert rows["alone"] == ("no consumer", False)
     assert rows["idle"] == ("idle", False)
     assert rows["paused"] == ("paused", True)

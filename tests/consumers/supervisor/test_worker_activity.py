@@ -45,6 +45,14 @@ def test_it_tells_what_has_run_longest_when_all_of_one_kind_are_busy(state):
     assert told(state) == {"busy": [1, 0]}
 
 
+def test_it_tells_the_counts_of_each_queue_and_how_long_these_have_taken(state):
+    state.count(1, 5, 2, 7_300_000)
+
+    found = worker_activity(state, range(2))
+
+    assert [(each["handled"], each["failed"], each["took_ms"]) for each in found] == [(0, 0, 0), (5, 2, 7300)]
+
+
 def test_all_places_for_coroutines_are_busy(state):
     for slot in range(THREADS, THREADS + COROUTINES):
         state.run(slot, 1, 0, b"3-%d" % slot, time.monotonic())

@@ -109,6 +109,16 @@ def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
     assert all_counted(redis_client, store) == (3, 2)
 
 
+def test_handling_times_are_added_up_once_although_a_trip_is_repeated(settler, store, transport, held):
+    for delivery in held[:2]:
+        settler.add(Settlement(delivery, ACK, micros=1500))
+    transport.after = 1
+    with pytest.raises(ConnectionLost):
+        settler.settle(store)
+    settler.settle(store)
+    assert (settler.settled, settler.micros) == (2, 3000)
+
+
 def test_what_redis_refuses_for_a_while_keeps_back_no_other_and_counts_once(settler, store, held, caplog, redis_client):
     redis_client.set(store.keys.due, "x")
     add(settler, held[:2], Retry())
