@@ -152,6 +152,7 @@ KINDS = (
     "next_checks",
     "permit_wakeups",
     "tags",
+    "holds",
     "step_notes",
     "ended",
     "wake",
@@ -228,6 +229,7 @@ class QueueKeys(PartitionKeys):
     #: ZSET, score the hash of the name: messages whose name no consumer has a handler for.
     unhandled: str = field(init=False)
     #: ZSET, score the hash of the message's key: the lines of messages that may not run yet, in the order they came.
+    #: Below 0 are the messages of holds.
     parked: str = field(init=False)
     #: HASH: bodies of the members of `priority`, `due`, `unhandled` and `parked`.
     waiting: str = field(init=False)
@@ -267,6 +269,8 @@ class QueueKeys(PartitionKeys):
     permit_wakeups: str = field(init=False)
     #: ZSET, score the turn: hashes of the keys whose lines may go on, with FAIR.
     tags: str = field(init=False)
+    #: HASH: what is held by name or key, by people or a breaker: see `lua/parts/holds.lua`.
+    holds: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
     #: HASH: the same of schedules that were created at run time; `definition:`, `created:` and `changed:` + its name.
@@ -298,6 +302,10 @@ class QueueKeys(PartitionKeys):
     def streams(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.stream`."""
         return (self.ready, self.front)
+
+    def breaker(self, subject: str) -> str:
+        """Return the key of the HASH with the latest failures that a breaker counts. It has a TTL."""
+        return self._key(f"breaker:{subject}")
 
     def minutes(self, hour: int) -> str:
         """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""

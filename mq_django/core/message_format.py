@@ -129,6 +129,8 @@ MAX_PRIORITY = 100
 #: Values of the attribute `alone`: whether the crash before was charged as an attempt.
 CHARGED, SUSPECT = "1", "suspect"
 
+#: The attribute of a message that a breaker lets through.
+PROBE = "mqprobe"
 #: Attributes with a defined meaning. All others are headers. Recovery writes `alone` and `lost`; `story` has the
 #: earlier attempts.
 RESERVED = frozenset(
@@ -147,6 +149,7 @@ RESERVED = frozenset(
         "alone",
         "lost",
         "story",
+        PROBE,
         "message",
     )
 )
@@ -315,6 +318,7 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read
         *isolation(values.get("alone")),
         history_of(values),
         read_at,
+        values.get(PROBE) is not None,
     )
 
 
@@ -445,7 +449,7 @@ def decode_entries(
                         NO_HEADERS,
                         False,
                     )
-                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at)))
+                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at, False)))
                     continue
         except MemoryError:
             raise

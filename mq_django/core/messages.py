@@ -58,6 +58,8 @@ class Delivery(NamedTuple):
     history: str = ""
     #: A moment before it was read, in seconds of the monotonic clock; 0 for what no consumer has read.
     read_at: float = 0.0
+    #: It runs although its name or key is held: the breaker tries whether it succeeds.
+    probe: bool = False
 
 
 class Undecodable(NamedTuple):

@@ -100,6 +100,14 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """The message is held: it waits in `parked` until its hold ends, and the attempt does not count."""
+
+    #: What is held, as `mq_django.core.holds.subject_of()` returns it.
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """The message has expired. It is counted and deleted, and its id is kept for a week."""
 
@@ -112,10 +120,10 @@ class Cancel:
     error: str = "Cancelled while it ran"
 
 
-Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
+Outcome = Ack | Retry | HandBack | Bury | SetAside | Park | Expire | Cancel
 
 #: The classes of all outcomes. Each table by class must have all of them: see tests/test_outcome_kinds.py.
-KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Expire, Cancel)
+KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Park, Expire, Cancel)
 
 #: The most frequent outcome, made once.
 ACK = Ack()

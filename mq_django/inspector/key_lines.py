@@ -53,8 +53,9 @@ def noisy_keys(config: QueueConfig, transport: Transport) -> Sequence[KeyShare]:
         StoreError: cannot reach Redis.
     """
     (reply,) = transport.pipeline([("ZRANDMEMBER", config.keys.parked, SAMPLE, "WITHSCORES")])
-    lines = Counter(map(whole, reply_or_raise(reply)[1::2]))
-    most = [(line, count / lines.total()) for line, count in lines.items() if line is not None]
+    # Those below 0 are held.
+    lines = Counter(line for line in map(whole, reply_or_raise(reply)[1::2]) if line is not None)
+    most = [(line, count / lines.total()) for line, count in lines.items()]
     shares = sorted((each for each in most if each[1] >= MIN_SHARE), key=lambda each: (-each[1], each[0]))[:MAX_NOISY]
     commands = [read_command(config, line, count=1, max_bytes=MAX_BYTES) for line, _ in shares]
     first = [reply_or_raise(reply)[4:6] for reply in (transport.pipeline(commands) if commands else ())]
@@ -75,10 +76,17 @@ HeadState = Literal[
     "ready",
     "delayed",  # it is due later, for example for its next attempt
     "unhandled",  # no consumer has its handler
+    "on hold",  # its name or key is held
     "dead",  # it is a dead letter
     "gone",  # it is nowhere: the next look at the line drops its token
 ]
-_WAITS: dict[bytes, HeadState] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
+_WAITS: dict[bytes, HeadState] = {
+    b"ready": "ready",
+    b"due": "delayed",
+    b"unhandled": "unhandled",
+    b"held": "on hold",
+    b"dead": "dead",
+}
 _SOURCES = {"0": "ready", "1": "front"}
 
 
@@ -102,7 +110,7 @@ class LineHead:
     @property
     def can_be_skipped(self) -> bool:
         """Return whether its key can go on without it: it neither runs nor is about to."""
-        return self.state in ("delayed", "unhandled", "dead")
+        return self.state in ("delayed", "unhandled", "on hold", "dead")
 
     @property
     def entry(self) -> str:
@@ -254,7 +262,7 @@ def _message(queue: str, token: _Token) -> MessageView:
             attempt=whole(text_of(fields.get(b"deadattempts"))) or 1,
             key=None if key is None else text_of(key),
         )
-    if token.state in (b"due", b"unhandled"):
+    if token.state in (b"due", b"unhandled", b"held"):
         return _of_body(queue, *token.found)
     return _of_entry(queue, named, token.found)
 

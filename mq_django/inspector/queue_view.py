@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import get_config
+from mq_django.core.holds import Hold
 from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
@@ -388,6 +389,8 @@ class QueueView:
     #: Set while messages wait and all slots of its consumers are busy.
     blocker: Blocker | None = None
     has_runtime_schedules: bool = False
+    #: What is held of it, by people or by breakers.
+    holds: tuple[Hold, ...] = ()
     #: Other programs handle it: their consumers may not be known.
     external: bool = False
     #: The live supervisors that do its housekeeping and have no consumers in it.

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
+from mq_django.core.holds import read_holds
 from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.errors import StoreError
@@ -119,7 +120,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
     counted, (pause, jobs, *lines) = more[:2], more[2:]
-    lines, has_runtime_schedules = lines or ((), 0)
+    lines, has_runtime_schedules, holds = lines or ((), 0, ())
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     first_parked, held_keys, held_messages, held_since = lines or (None, 0, 0, None)
@@ -143,6 +144,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
         consumers=Consumers(membership, now_ms=now_ms),
         has_runtime_schedules=bool(has_runtime_schedules),
+        holds=tuple(read_holds(holds).values()),
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
@@ -214,6 +216,7 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         consumers=_merged(part.consumers for part in known),
         blocker=max(blockers, key=lambda blocker: blocker.held_ms, default=None),
         has_runtime_schedules=any(part.has_runtime_schedules for part in known),
+        holds=tuple({hold.subject: hold for part in known for hold in part.holds}.values()),
         external=config.external,
         housekeepers=_merged(part.housekeepers for part in known),
         parts=tuple(parts),

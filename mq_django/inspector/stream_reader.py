@@ -216,7 +216,7 @@ class StreamReader:
         keys = self._keys
         key_names = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
         key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked, keys.jobs, keys.permits]
-        key_names.append(keys.runtime_schedules)
+        key_names += [keys.runtime_schedules, keys.holds]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 

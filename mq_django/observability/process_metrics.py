@@ -19,7 +19,7 @@ from mq_django.consumers.supervisor.health import Answer, Route
 from mq_django.consumers.supervisor.private_folder import private_folder
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry, SetAside, StepEnd
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Park, Retry, SetAside, StepEnd
 from mq_django.observability.prometheus_package import mmap_dict, multiprocess, prometheus_client, values
 from mq_django.registry import find
 from mq_django.stores.base import Settlement
@@ -221,6 +221,7 @@ OUTCOMES: dict[type[Outcome], str] = {
     Cancel: "cancelled",
     HandBack: "handed_back",
     SetAside: "unhandled",
+    Park: "held",
 }
 
 #: Seconds: of handlers; of round trips; between a message that is ready and its fetch.

@@ -49,6 +49,8 @@ Source = Literal["admin", "mq", "code", "consumer"]
 Verb = Literal[
     "pause",
     "resume",
+    "hold",
+    "end hold",
     "mute",
     "unmute",
     "publish",

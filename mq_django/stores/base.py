@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
+from mq_django.core.holds import Hold
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.outcomes import Outcome
@@ -55,6 +56,8 @@ class Depths(NamedTuple):
     pending: int
     dead: int
     parked: int = 0
+    #: Those of the parked ones that are held.
+    held: int = 0
 
     @property
     def depth(self) -> int:
@@ -146,6 +149,15 @@ class Store(Protocol):
 
     def cancel_requests(self) -> Mapping[str, bool]:
         """Return the ids of the messages that consumers were asked to cancel, each with whether by force."""
+
+    def current_holds(self) -> Mapping[str, Hold]:
+        """Return what is held, by subject."""
+
+    def hold(self, hold: Hold) -> bool:
+        """Hold messages, and return whether it was possible: False if the queue has as many holds as it can."""
+
+    def end_hold(self, subject: str) -> bool:
+        """End a hold, whose messages supervisors then make ready; return whether there was one."""
 
     def is_cancelled(self, message_id: str) -> bool:
         """Return whether consumers were asked to cancel a message."""

@@ -21,8 +21,8 @@ _ANY = "surrogateescape"
 NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
 #: The field in which a supervisor announces that it does the housekeeping of the queue.
 HOUSEKEEPING = "housekeeping"
-#: The fields that count the requests to cancel running messages, and those for stacks.
-REQUESTS = (b"cancels:asked", b"stacks:asked")
+#: The fields that count the requests to cancel running messages, those for stacks, and the changes of holds.
+REQUESTS = (b"cancels:asked", b"stacks:asked", b"holds:changed")
 #: The most running messages of one consumer and queue in a heartbeat: those that have run longest.
 MAX_RUNNING = 20
 #: Deliveries claimed by one script call.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core.holds import Hold
 from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
@@ -207,6 +208,20 @@ class RsmqStore:
     def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
         """See Store.cancel_running()."""
         raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+    def current_holds(self) -> Mapping[str, Hold]:
+        """See Store.current_holds(): RSMQ's messages wait in RSMQ's keys."""
+        return {}
+
+    def hold(self, hold: Hold) -> bool:
+        """See Store.hold(): it is not supported."""
+        raise NotSupported(
+            f"Queue {self.config.name!r} is in RSMQ's format: nothing of it is held, so not {hold.subject!r}"
+        )
+
+    def end_hold(self, subject: str) -> bool:
+        """See Store.end_hold(): there are none."""
+        return False
 
     def cancel_requests(self) -> Mapping[str, bool]:
         """See Store.cancel_requests()."""

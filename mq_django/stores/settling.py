@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.holds import hold_score
 from mq_django.core.keys import GroupKeys, QueueKeys, key_name
 from mq_django.core.message_format import CHARGED, alone_of, encode_body
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.texts import line
 from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
@@ -305,13 +306,13 @@ def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> 
 
 
 def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return the scores of names, and the bodies."""
+    """Return the scores of names or of holds, and the bodies."""
     scores, bodies = list[Argument](), list[Argument]()
-    for delivery, *_ in batch:
+    for delivery, outcome, *_ in batch:
         assert isinstance(delivery, Delivery)
         message = delivery.message
         alone, history = alone_of(delivery), delivery.history
-        scores.append(name_score(message.name))
+        scores.append(hold_score(outcome.subject) if isinstance(outcome, Park) else name_score(message.name))
         bodies.append(encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history))
     return [*listed("scores", scores), *listed("bodies", bodies)]
 
@@ -345,6 +346,7 @@ _LOG: Mapping[type, Transition] = {
     HandBack: Transition("hand_back", ("ready",), _handed_back),
     Bury: Transition("bury", DEAD, buried),
     SetAside: Transition("set_aside", ("unhandled", "waiting"), _set_aside),
+    Park: Transition("park", ("parked", "waiting", "unique", "control"), _set_aside),
 }
 _STREAM: Mapping[type, Transition] = {
     **_LOG,

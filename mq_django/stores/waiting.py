@@ -1,10 +1,11 @@
 """The waiting messages of a queue: their bodies in a hash, and a sorted set for each reason to wait."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core.holds import MAX_HOLDS, Hold, read_holds
 from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import decode_body, encode_body, message_of
 from mq_django.core.messages import CancelResult, Lookup, LookupState, Message
@@ -156,11 +157,39 @@ class WaitingMessages:
         """See Store.promote()."""
         keys = self.keys
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
-        key_names += [keys.parked, keys.permits, keys.front]
+        key_names += [keys.parked, keys.permits, keys.front, keys.holds]
         free = int(not self.config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
-        moved, next_us, paused, unhandled = self._run("waiting_promote", key_names, args)
-        return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
+        moved, next_us, paused, unhandled, has_holds = self._run("waiting_promote", key_names, args)
+        waits = [] if next_us < 0 else [next_us]
+        if has_holds:
+            released, next_us = self._release_held(limit)
+            moved += released
+            waits += [] if next_us < 0 else [next_us]
+        return Promoted(moved, min(waits, default=None), bool(paused), unhandled)
+
+    def _release_held(self, limit: int) -> tuple[int, int]:
+        keys = self.keys
+        key_names = [keys.holds, keys.parked, keys.waiting, keys.unique, keys.ready, keys.front, keys.priority]
+        key_names += [keys.control, keys.consumers, keys.permits]
+        moved, next_us = self._run("holds_release", key_names, [limit, keys.group, keys.wake])
+        return moved, next_us
+
+    def current_holds(self) -> Mapping[str, Hold]:
+        """See Store.current_holds()."""
+        return read_holds(reply_or_raise(self._transport.pipeline([("HGETALL", self.keys.holds)])[0]))
+
+    def hold(self, hold: Hold) -> bool:
+        """See Store.hold()."""
+        return bool(self._change_hold(hold.subject, hold.encoded()) != b"FULL")
+
+    def end_hold(self, subject: str) -> bool:
+        """See Store.end_hold()."""
+        return bool(self._change_hold(subject, b"") == b"CHANGED")
+
+    def _change_hold(self, subject: str, text: bytes) -> Any:
+        keys = self.keys
+        return self._run("holds_change", [keys.holds, keys.consumers], [subject, text, MAX_HOLDS, keys.wake])
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""

@@ -276,7 +276,7 @@ class ServerServices:
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
             self._states.pause(number, text == "paused")
-        if text in ("cancels", "stacks", SUBSCRIBED):
+        if text in ("cancels", "stacks", "holds", SUBSCRIBED):
             self._states.note_requests(number)
         if text in ("asked", SUBSCRIBED):
             self.heartbeat.wake()

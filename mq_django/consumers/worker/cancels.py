@@ -1,9 +1,13 @@
-"""The messages of a queue that are to be cancelled although they do not wait any more."""
+"""The messages of a queue that must not run: to be cancelled although they do not wait, or held."""
 
 from collections.abc import Mapping, Sequence
 
 from mq_django.conf import QueueConfig
+from mq_django.core import clock
+from mq_django.core.holds import Hold, subjects_of
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import Park
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
@@ -31,14 +35,19 @@ class Cancels:
         self.queue = store.config.name
         #: The ids of the messages, each with whether its process may be replaced.
         self.ids: Mapping[str, bool] = _Unread()
+        #: What is held, by subject.
+        self.holds: Mapping[str, Hold] = {}
+        #: Whether any message may be among them: asked for each message.
+        self.any = True
 
     def read(self) -> None:
-        """Read the requests.
+        """Read the requests and the holds.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        self.ids = self._store.cancel_requests()
+        self.holds, self.ids = self._store.current_holds(), self._store.cancel_requests()
+        self.any = bool(self.ids or self.holds)
 
     def is_current(self, message_id: str) -> bool:
         """Return whether a message that is to be cancelled still is: it may have been redriven since.
@@ -47,6 +56,14 @@ class Cancels:
             StoreError: Redis cannot be reached, or refuses.
         """
         return self._store.is_cancelled(message_id)
+
+    def held(self, delivery: Delivery) -> Park | None:
+        """Return the outcome of a message that is held, or None. A breaker lets its probes through."""
+        if not self.holds or delivery.probe:
+            return None
+        now = clock.now_ms()
+        found = (self.holds.get(subject) for subject in subjects_of(delivery.message))
+        return next((Park(hold.subject) for hold in found if hold is not None and hold.holds(now)), None)
 
     def has(self, message_id: str) -> bool | None:
         """Return whether a message is to be cancelled before it starts; None if Redis cannot say so now."""

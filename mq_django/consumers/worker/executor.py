@@ -177,7 +177,7 @@ class Executor:
 
     def may_run(self, read_at: float) -> bool:
         """Return whether all deliveries that were read at a time may run, as nearly always. If not, see refusal()."""
-        return self.state.may_run(self.number, read_at) and (self.cancels is None or not self.cancels.ids)
+        return self.state.may_run(self.number, read_at) and (self.cancels is None or not self.cancels.any)
 
     def refusal(self, delivery: Delivery) -> Outcome | None:
         """Return the outcome of a delivery that must not run now, or None. It is in the shared state already."""
@@ -192,7 +192,7 @@ class Executor:
                 return Cancel("Cancelled before it started")
         if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             return Expire() if self.config.on_expire == "discard" else Bury(EXPIRED, reason="expired")
-        return None
+        return None if self.cancels is None else self.cancels.held(delivery)
 
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back a delivery that has not started."""
@@ -401,7 +401,7 @@ class CallPath:
         if (
             not state.may_run(number, delivery.read_at)
             or delivery.message.expires_ms is not None
-            or (cancels is not None and cancels.ids)
+            or (cancels is not None and cancels.any)
         ) and self.executor.refusal(delivery) is not None:
             return False
         if handler_started.receivers:

@@ -47,7 +47,7 @@ end
 local function is_valid(token)
   local kind, name = string.match(token, '^(.)%-(.*)$')
   if kind == 'm' then
-    return redis.call('zscore', KEYS[13], name) or redis.call('zscore', KEYS[14], name)
+    return redis.call('zscore', KEYS[13], name) or redis.call('zscore', KEYS[14], name) or redis.call('zscore', parked, name)
   elseif kind == 'd' then
     return #redis.call('xrange', KEYS[15], name, name) > 0
   end
@@ -108,13 +108,12 @@ local function forget_past(count)
 end
 -- with waiting_members
 -- with line_fields
+-- with line_places
 -- Lines: one for each key, of messages that may not run yet.
 
 -- Maximum messages that a call puts into lines: about 4 ms.
 local MOST_READ = 250
--- Places in lines have 16 digits, so that they sort as their numbers do, and after a dot the time, ms. Messages that return,
--- because their consumer had no token for them, are before all others.
-local RETURNING, ARRIVING = 2251799813685248, 4503599627370496
+local of_lines = { control = control, parked = parked, waiting = waiting, unique = unique }
 -- The line of the messages without a key, with FAIR. No hash of a key has 17 digits.
 local NO_KEY = '10000000000000000'
 
@@ -152,19 +151,7 @@ local function put_into_line(hash, entry, fields, is_returning)
   if not has_time then
     fields[#fields + 1], fields[#fields + 2] = 'time', string.match(entry, '^%d+')
   end
-  local base, body, member = is_returning and RETURNING or ARRIVING, packed(fields), nil
-  repeat
-    local place = increment(control, 'line-places', 1)
-    member = string.format('p:%.0f.%.0f', base + place, ms)
-    local is_new = not (place == 1 and redis.call('exists', parked) == 1)
-      and redis.call('hsetnx', waiting, member, body) == 1
-    if not is_new then
-      -- Another program has reset the count. The time is beyond all places that were counted.
-      redis.call('hset', control, 'line-places', string.format('%.0f', now_us() / 1000))
-    end
-  until is_new
-  redis.call('hset', unique, member, id or entry, id or entry, member)
-  redis.call('zadd', parked, hash, member)
+  park(of_lines, hash, is_returning and RETURNING or ARRIVING, id or entry, packed(fields))
 end
 
 -- Decide about one entry. Return true if it may run now.

@@ -17,7 +17,7 @@
 --
 -- Returns {now in ms, parked messages, tokens, listed messages, then for each of these: member, {field, value, ...}; then
 -- for each listed token: token, place, the consumer or the due time, ms since the delivery, {field, value, ...} or
--- {body, id}}. The place is `pending`, `ready`, `due`, `unhandled`, `dead`, or `gone` if the message is not there.
+-- {body, id}}. The place is `pending`, `ready`, `due`, `unhandled`, `held`, `dead`, or `gone` if the message is not there.
 
 -- with clock
 -- with line_fields
@@ -52,6 +52,8 @@ local function place_of(token)
       return 'due', due_ms, 0, body
     elseif redis.call('zscore', unhandled, name) then
       return 'unhandled', '', 0, body
+    elseif redis.call('zscore', parked, name) then
+      return 'held', '', 0, body
     end
   elseif kind == 'd' then
     local fields = entry_of(dead, name)

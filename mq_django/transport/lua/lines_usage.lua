@@ -19,7 +19,7 @@ end
 
 local granted_now = rate > 0 and used('r', rate, width) or 0
 local reply = {
-  ms, granted_now, pending_now(), redis.call('zcard', parked), redis.call('zcard', checks) + redis.call('zcard', KEYS[13])
+  ms, granted_now, pending_now(), redis.call('zcount', parked, 0, '+inf'), redis.call('zcard', checks) + redis.call('zcard', KEYS[13])
 }
 local start, count = tonumber(ARGV[9]), tonumber(ARGV[10])
 local found = redis.call('zrange', checks, start, start + count - 1, 'withscores')

@@ -14,6 +14,7 @@
 -- KEYS[12]  jobs    {queue}:jobs    HASH
 -- KEYS[13]  permits   {queue}:permits   ZSET   see parts/tokens
 -- KEYS[14]  runtime-schedules   {queue}:runtime-schedules   HASH
+-- KEYS[15]  holds     {queue}:holds     HASH   see parts/holds
 -- ARGV[1]  group
 -- ARGV[2]  n          fields of `this hour`
 -- then these, and then the fields of `last hour`
@@ -22,7 +23,8 @@
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
 -- values, twice, {who paused it, why, when in ms, the name of the action}, the fields and values of its jobs, and of its
 -- lines {since when the first message of one waits in ms or '', keys that wait for a dead letter, their parked messages,
--- since when the first of them does in ms or ''}, 1 if it has schedules that were made at run time, else 0}.
+-- since when the first of them does in ms or ''}, 1 if it has schedules that were made at run time, else 0,
+-- the fields and values of its holds}.
 
 -- with clock
 -- with stream_state
@@ -30,11 +32,11 @@
 -- with readable
 -- Tokens and lines that are looked at: less than 1 ms.
 local MOST_TOKENS, MOST_LINES = 2000, 200
-local refused = too_long(KEYS[8], KEYS[12])
+local refused = too_long(KEYS[8], KEYS[12], KEYS[15])
 if refused then
   return refused
 end
-local jobs = redis.pcall('hgetall', KEYS[12])
+local jobs, holds = redis.pcall('hgetall', KEYS[12]), redis.pcall('hgetall', KEYS[15])
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
 local function milliseconds(entry)
@@ -75,7 +77,7 @@ local function lines_of(parked, permits)
       keys, waiting, since, is_held[tokens[at + 1]] = keys + 1, waiting + parked_here, earlier(since, buried_ms), true
     end
   end
-  local first, looked = redis.call('zrange', parked, 0, 0, 'withscores'), 0
+  local first, looked = redis.call('zrangebyscore', parked, 0, '+inf', 'withscores', 'limit', 0, 1), 0
   while first[1] and looked < MOST_LINES do
     if not is_held[first[2]] then
       oldest = earlier(oldest, string.match(first[1], '^p:%d+%.(%d+)$'))
@@ -104,4 +106,5 @@ return {
   jobs.err and {} or jobs,
   redis.call('exists', KEYS[11]) == 1 and lines_of(KEYS[11], KEYS[13]) or {},
   redis.call('exists', KEYS[14]),
+  holds.err and {} or holds,
 }

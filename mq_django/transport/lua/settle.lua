@@ -9,7 +9,7 @@
 --                                    what the outcome needs: see stream_outcomes and rsmq_outcomes
 --   claims, expired, ended, minutes, hours, handled, handled-ids
 --                                    optional: see write_more
--- ARGV[1]  outcome   ack, step, expire, cancel, retry, set_aside, hand_back or bury
+-- ARGV[1]  outcome   ack, step, expire, cancel, retry, set_aside, park, hand_back or bury
 -- ARGV[2]  names     of the keys, separated by spaces
 -- ARGV[3]  group     '' in RSMQ's format
 -- ARGV[4]  consumer  must still hold each delivery
@@ -171,6 +171,7 @@ local function transition_of(at, lists, count, receipts, outcome)
 -- with bodies
 -- with step_notes
 -- with undelivered
+-- with line_places
   -- How deliveries become dead letters, in each form of queue: see settle. `buried(entry, dead)` is called with
   -- each and the entry of its dead letter; `body_of(entry)`, if there is one, returns what a redrive puts back.
   local function dead_letters_of(at, lists, count, buried, body_of)
@@ -292,6 +293,16 @@ local function transition_of(at, lists, count, receipts, outcome)
         local member = put_body(at.waiting, value('ids', i), value('bodies', i))
         redis.call('zadd', at.unhandled, value('scores', i), member)
         wait_with(entry, member)
+      end
+    end
+
+    -- To `parked`, until what holds them ends: see parts/holds. No attempt is counted. With order their keys wait. Lists:
+    -- ids, scores (of the holds), bodies.
+    function outcomes.park()
+      check_keys(at, { parked = 'zset', waiting = 'hash', unique = 'hash', control = 'hash' })
+      check_lists(lists, count, 'ids', 'scores', 'bodies')
+      return function(entry, i)
+        wait_with(entry, park(at, value('scores', i), ARRIVING, value('ids', i), value('bodies', i)))
       end
     end
 

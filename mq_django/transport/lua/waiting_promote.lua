@@ -10,11 +10,13 @@
 -- KEYS[8]   parked     {queue}:parked     ZSET    score: the key's hash
 -- KEYS[9]   permits    {queue}:permits    ZSET    see parts/tokens; optional, with the next
 -- KEYS[10]  front      {queue}:front      STREAM
+-- KEYS[11]  holds      {queue}:holds      HASH    see parts/holds; optional
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
 -- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
 --
--- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
+-- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages, 1 if the queue has
+-- holds: then holds_release is to be called}.
 
 -- with types
 -- with clock
@@ -22,7 +24,7 @@
 -- with move_to_ready
 -- with line_fields
 -- with line_heads
-local due, waiting, unique, ready, priority, unhandled, control, parked, permits, front = unpack(KEYS)
+local due, waiting, unique, ready, priority, unhandled, control, parked, permits, front, holds = unpack(KEYS)
 
 check_types({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
 check_types({ [priority] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
@@ -35,7 +37,7 @@ local now = math.floor(micros / 1000)
 local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
 local frees = ARGV[3] == '1' and redis.call('hget', control, 'ordered') ~= '1'
 if #members == 0 and frees then
-  from, members = parked, redis.call('zrange', parked, 0, ARGV[1] - 1)
+  from, members = parked, redis.call('zrangebyscore', parked, 0, '+inf', 'limit', 0, ARGV[1])
 end
 local moved, failed = 0, nil
 if #members > 0 then
@@ -57,9 +59,9 @@ if failed and moved == 0 then
 end
 
 local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if frees and redis.call('zcard', parked) > 0 then
+if frees and redis.call('zcount', parked, 0, '+inf') > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
 local until_head = head and math.min(9e15, math.max(0, (head - now) * 1000 - micros % 1000)) or -1
-return { moved, until_head, paused, redis.call('zcard', unhandled) }
+return { moved, until_head, paused, redis.call('zcard', unhandled), holds and redis.call('exists', holds) or 0 }

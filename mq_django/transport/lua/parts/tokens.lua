@@ -2,7 +2,8 @@
 -- Tokens in `permits`, a sorted set by the hash of the key: the tokens of a key say which of its messages run. A queue with
 -- order has at most one for each key, and its next message waits until that is gone. A token is
 --   '0-' or '1-' and an entry   of `ready` or `front`: the message is delivered, or may be
---   'm-' and a member           with order: the message waits in `due` or `unhandled`, and its key with it
+--   'm-' and a member           with order: the message waits in `due` or `unhandled`, or is held in `parked`, and its
+--                               key with it
 --   'd-' and an entry           with order: the message is a dead letter, and its key waits until that is gone
 
 local function token_of(stream, entry)

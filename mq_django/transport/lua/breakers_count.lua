@@ -1,0 +1,118 @@
+-- Count what was handled and what has failed of the subjects of breakers, and open or close these.
+--
+-- A breaker opens when a number of the latest results have failed in a time. While it is open, only probes count: see
+-- parts/holds. Of a subject that has not failed for that time nothing is stored.
+--
+-- KEYS[1]  holds      {queue}:holds       HASH   see parts/holds
+-- KEYS[2]  consumers  {queue}:consumers   HASH
+-- then for each subject {queue}:breaker:<subject>  HASH  n: results so far; f: of each failure its number and its time
+-- ARGV[1]  wake       channel
+-- then for each subject: the subject, its score, results that count, how many of them have to fail, within how many ms, ms
+-- between probes, how many were handled, how many have failed, how many of each were probes, and what the last error was
+--
+-- Returns for each subject 'closed', 'opened', 'open', 'ramp' or 'held'.
+
+-- with types
+-- with clock
+-- with numbers
+-- with holds
+local holds, consumers, wake = KEYS[1], KEYS[2], ARGV[1]
+-- A ramp ends at this level.
+local LAST_LEVEL = 64
+check_types({ [holds] = 'hash', [consumers] = 'hash' })
+for at = 3, #KEYS do
+  check_types({ [KEYS[at]] = 'hash' })
+end
+local now, has_changed = now_ms(), false
+
+local function save(subject, hold)
+  redis.call('hset', holds, subject, cjson.encode(hold))
+  has_changed = true
+end
+
+-- A probe was handled, or failed, or another message, which was fetched before it opened: that changes nothing.
+local function probed(subject, hold, handled, failed)
+  if failed > 0 and hold.state == 'ramp' then
+    hold.state, hold.next, hold.level, hold.free, hold.good = 'open', next_probe(hold, now), nil, nil, nil
+    save(subject, hold)
+  elseif failed == 0 and handled > 0 then
+    local level, good = number_in(hold, 'level'), number_in(hold, 'good') + handled
+    if hold.state == 'open' then
+      level, good = 1, 1
+    end
+    if good < level then
+      hold.good = good
+      redis.call('hset', holds, subject, cjson.encode(hold))
+    elseif level >= LAST_LEVEL then
+      hold.state = 'ended'
+      save(subject, hold)
+    else
+      hold.state, hold.level, hold.free, hold.good, hold.next = 'ramp', 2 * level, 2 * level, 0, next_probe(hold, now)
+      save(subject, hold)
+    end
+  end
+end
+
+-- Return the failures that count, as text, their number, and the time of the first.
+local function failures_of(key, total, failed, of, within)
+  local kept, first = {}, nil
+  for number, ms in string.gmatch(short(redis.call('hget', key, 'f')), '(%d+):(%d+)') do
+    if tonumber(number) > total - of and tonumber(ms) > now - within then
+      kept[#kept + 1] = number .. ':' .. ms
+      first = first or tonumber(ms)
+    end
+  end
+  for number = total - math.min(failed, of) + 1, total do
+    kept[#kept + 1] = string.format('%.0f:%.0f', number, now)
+  end
+  return table.concat(kept, ' '), #kept, first or now
+end
+
+-- Count the results of a subject that is not held. Return the hold if its breaker opens.
+local function counted(key, score, of, needed, within, probe, handled, failed, error)
+  if failed == 0 then
+    if redis.call('exists', key) == 1 then
+      increment(key, 'n', handled)
+    end
+    return nil
+  end
+  local total = increment(key, 'n', handled + failed)
+  local text, bad, first = failures_of(key, total, failed, of, within)
+  if bad >= needed then
+    redis.call('del', key)
+    local hold = { state = 'open', score = score, since = now, first = first, probe = probe, failed = bad, of = of }
+    hold.error, hold.next = error, now
+    hold.next = next_probe(hold, now)
+    return hold
+  end
+  redis.call('hset', key, 'f', text)
+  redis.call('pexpire', key, within)
+end
+
+local reply = {}
+for at = 3, #KEYS do
+  local from = 2 + 11 * (at - 3)
+  local subject, score, error = ARGV[from], ARGV[from + 1], ARGV[from + 10]
+  local numbers = {}
+  for i = 2, 9 do
+    numbers[i - 1] = tonumber(ARGV[from + i])
+  end
+  local of, needed, within, probe, handled, failed, probes, failed_probes = unpack(numbers)
+  local hold = hold_of(redis.call('hget', holds, subject))
+  if hold and (hold.state == 'open' or hold.state == 'ramp') then
+    probed(subject, hold, probes, failed_probes)
+    reply[#reply + 1] = hold.state == 'ended' and 'ramp' or hold.state
+  elseif hold and hold.state == 'held' then
+    reply[#reply + 1] = 'held'
+  else
+    local opened = counted(KEYS[at], score, of, needed, within, probe, handled, failed, error)
+    if opened then
+      save(subject, opened)
+    end
+    reply[#reply + 1] = opened and 'opened' or 'closed'
+  end
+end
+if has_changed then
+  tell_of_holds(consumers, wake)
+end
+return reply

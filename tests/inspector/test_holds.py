@@ -1,0 +1,165 @@
+"""What is held by name or key waits, uncharged, and the rest goes on."""
+
+import pytest
+
+from mq_django import Retry, RetryPolicy, handler, queues, subscriber, topics
+from mq_django.conf import get_config
+from mq_django.core import clock
+from mq_django.core.holds import MAX_HOLDS
+from mq_django.core.messages import LookupState
+from mq_django.core.outcomes import Ack, Park
+from mq_django.errors import InvalidFilter, NotSupported, QueueFull
+from mq_django.inspector.holds import end_hold, hold, holds
+from tests.seeding import opened, publish
+from tests.waiting import wait_until
+from tests.working import run
+
+pytestmark = pytest.mark.usefixtures("handlers")
+
+FORMS = {
+    "stream": {},
+    "ordered": {"ORDERED": True},
+    "fair": {"FAIR": True},
+    "limited": {"CONCURRENCY": {"key": 2}},
+    "partitions": {"PARTITIONS": 2},
+}
+
+
+@pytest.fixture(params=FORMS)
+def queue(request, mq_settings):
+    mq_settings(QUEUES={"emails": FORMS[request.param]})
+    return "emails"
+
+
+@pytest.fixture
+def seen(queue):
+    """What was handled, as name and data, in this order."""
+    found = []
+    for name in ("receipt", "invoice"):
+        handler(queue, name)(lambda message: found.append((message.name, message.data, message.attempt)))
+    return found
+
+
+def counts(queue):
+    found = [opened(part.name).depths() for part in get_config().queue(queue).each_part]
+    return sum(each.depth for each in found), sum(each.held for each in found)
+
+
+def test_the_messages_of_a_name_wait_until_the_hold_ends(queue, seen):
+    for number in range(3):
+        publish(queue, "receipt", number, key=f"c{number}")
+        publish(queue, "invoice", number, key=f"c{number}x")
+    hold(queue, "name", "receipt", who="ada", reason="the printer burns")
+    outcomes = [type(each.outcome) for each in run()]
+    assert (outcomes.count(Park), outcomes.count(Ack)) == (3, 3)
+    assert {name for name, _, _ in seen} == {"invoice"}
+    assert counts(queue) == (3, 3)
+    assert [(each.value, each.who, each.reason) for each in holds(queue)] == [("receipt", "ada", "the printer burns")]
+    assert run() == []
+    assert end_hold(queue, "name", "receipt")
+    assert [type(each.outcome) for each in run()] == [Ack] * 3
+    assert sorted(seen[3:]) == [("receipt", number, 1) for number in range(3)]
+    run()
+    assert counts(queue) == (0, 0)
+    assert holds(queue) == ()
+
+
+def test_the_messages_of_a_key_wait_until_the_hold_ends(queue, seen):
+    for number in range(3):
+        publish(queue, "receipt", number, key="c1")
+        publish(queue, "receipt", number, key="c2")
+    hold(queue, "key", "c1")
+    run()
+    assert [number for _, number, _ in seen] == [0, 1, 2]
+    end_hold(queue, "key", "c1")
+    run()
+    assert [number for _, number, _ in seen] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_hold_ends_by_itself(queue, seen):
+    publish(queue, "receipt", 1, key="c")
+    hold(queue, "name", "receipt", lasts=0.05)
+    run()
+    (held,) = holds(queue)
+    assert seen == []
+    wait_until(lambda: clock.now_ms() > held.until_ms)
+    run()
+    assert [name for name, _, _ in seen] == ["receipt"]
+    run()
+    assert holds(queue) == ()
+
+
+def test_a_held_message_is_found_cancelled_and_deleted(queue, seen):
+    ids = [publish(queue, "receipt", number, key="c") for number in range(2)]
+    hold(queue, "name", "receipt")
+    run()
+    assert queues[queue].find(ids[0]).state == LookupState.PARKED
+    assert queues[queue].cancel(ids[0])
+    end_hold(queue, "name", "receipt")
+    run()
+    assert [data for _, data, _ in seen] == [1]
+
+
+def test_no_attempt_is_charged_while_it_is_held(queue):
+    attempts = []
+
+    @handler(queue, "receipt", retry=RetryPolicy(delay=0))
+    def fail(message):
+        attempts.append(message.attempt)
+        hold(queue, "name", "receipt")
+        return Retry() if message.attempt == 1 else None
+
+    publish(queue, "receipt", key="c")
+    run()
+    assert attempts == [1]
+    end_hold(queue, "name", "receipt")
+    run()
+    assert attempts == [1, 2]
+
+
+def test_a_group_of_a_topic_holds_its_own(mq_settings):
+    mq_settings(TOPICS={"orders": {}})
+    found = []
+    for group in ("billing", "mails"):
+        subscriber("orders", group=group, name="paid")(lambda message, group=group: found.append((group, message.data)))
+    hold("orders:billing", "name", "paid")
+    topics["orders"].publish("paid", 1, on_commit=False)
+    run()
+    assert found == [("mails", 1)]
+    end_hold("orders:billing", "name", "paid")
+    run()
+    assert found == [("mails", 1), ("billing", 1)]
+
+
+def test_what_cannot_be_held_is_refused(mq_settings):
+    mq_settings(QUEUES={"emails": {}, "old": {"STORE": "rsmq"}})
+    odd = [("name", ""), ("key", "x" * 256), ("name", "\ud800"), ("queue", "x"), ("shape", "x"), ("name", 3)]
+    for kind, about in odd:
+        with pytest.raises(InvalidFilter):
+            hold("emails", kind, about)
+    for lasts in (0, -1, 367 * 86_400, "long", True):
+        with pytest.raises(InvalidFilter):
+            hold("emails", "name", "receipt", lasts=lasts)
+    with pytest.raises(NotSupported):
+        hold("old", "name", "receipt")
+    assert not end_hold("emails", "name", "receipt")
+    for number in range(MAX_HOLDS):
+        hold("emails", "name", f"n{number}")
+    hold("emails", "name", "n0", reason="again")
+    with pytest.raises(QueueFull):
+        hold("emails", "name", "one more")
+
+
+def test_what_others_write_into_the_holds_holds_nothing(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {}})
+    found = []
+    handler("emails", "receipt")(lambda message: found.append(message.data))
+    key = get_config().queue("emails").keys.holds
+    junk = [b"", b"{", b"[]", b"\xff", b'{"state": 3}', b'{"state": "held", "score": "x"}']
+    junk.append(b'{"state": "odd", "score": "-1"}')
+    redis_client.hset(key, mapping={f"name:{number}": text for number, text in enumerate(junk)} | {b"\xff": b"{}"})
+    publish("emails", "receipt", 1)
+    run()
+    assert found == [1]
+    assert holds("emails") == ()
+    assert redis_client.exists(key) == 0
