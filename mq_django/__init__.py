@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Ack": "mq_django.core.outcomes",
+    "Breaker": "mq_django.core.breakers",
     "Bury": "mq_django.core.outcomes",
     "CancelResult": "mq_django.core.messages",
     "Cron": "mq_django.core.schedules",
@@ -69,6 +70,7 @@ _PUBLIC = {
 
 __all__ = [
     "Ack",
+    "Breaker",
     "Bury",
     "CancelResult",
     "Cron",

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import iscoroutinefunction
 
+from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration
 from mq_django.core.handler_options import (
     RETRY_HEADER,
@@ -82,6 +83,8 @@ class Handler:
     linger: float = 0.0
     #: The database in which its effects happen exactly once for each message; None: in none.
     once: str | None = None
+    #: None: that of the queue.
+    breaker: Breaker | None = None
 
     @property
     def on_loop(self) -> bool:
@@ -92,7 +95,7 @@ class Handler:
 #: The name of a subscriber of all names. No message has it.
 ANY = ""
 
-_options_of = attrgetter("retry", "timeout", "batch", "linger", "once")
+_options_of = attrgetter("retry", "timeout", "batch", "linger", "once", "breaker")
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
 #: Which execution of its module has registered a handler: the module's spec, which each execution makes anew.
@@ -290,6 +293,7 @@ def handler(
     timeout: Duration | None = None,
     batch: int | None = None,
     linger: Duration | None = None,
+    breaker: Breaker | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
@@ -314,18 +318,19 @@ def handler(
         batch: maximum messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
         linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
             s; None: a call gets what is there.
+        breaker: lets its messages wait while what they need is down; None: the queue's BREAKER.
 
     Returns:
         A decorator that returns the function as it is. A coroutine function runs on an event loop.
 
     Raises:
         InvalidMessage: no message can have this name.
-        ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy, the timeout is not above zero, or
-            `batch` or `linger` is out of range, or `linger` is given without `batch`; when it decorates, also: this is
-            no function, the queue has another handler of this name, or a task has it.
+        ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy or `breaker` no Breaker, the
+            timeout is not above zero, or `batch` or `linger` is out of range, or `linger` is given without `batch`;
+            when it decorates, also: this is no function, the queue has another handler of this name, or a task has it.
     """
     check_name(name)
-    return _registers(queue, name, retry, timeout, check_batch(batch, linger))
+    return _registers(queue, name, retry, timeout, check_batch(batch, linger), breaker)
 
 
 def subscriber(
@@ -338,6 +343,7 @@ def subscriber(
     timeout: Duration | None = None,
     batch: int | None = None,
     linger: Duration | None = None,
+    breaker: Breaker | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a topic's messages for one group.
 
@@ -357,6 +363,7 @@ def subscriber(
         batch: maximum messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
         linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
             s; None: a call gets what is there.
+        breaker: lets its messages wait while what they need is down; None: the topic's BREAKER.
 
     Returns:
         A decorator that returns the function as it is. A coroutine function runs on an event loop.
@@ -364,17 +371,17 @@ def subscriber(
     Raises:
         InvalidMessage: no message can have this name.
         InvalidOffset: `start` is not a position in a log.
-        ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy, the timeout is
-            not above zero, or `batch` or `linger` is out of range, or `linger` is given without `batch`; when it
-            decorates, also: this is no function, or the group has another subscriber of this name, or one with another
-            `start`.
+        ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy or `breaker` no
+            Breaker, the timeout is not above zero, or `batch` or `linger` is out of range, or `linger` is given without
+            `batch`; when it decorates, also: this is no function, or the group has another subscriber of this name, or
+            one with another `start`.
     """
     check_names(topic, group)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     before(start)
     if name is not None:
         check_name(name)
-    registers = _registers(queue, ANY if name is None else name, retry, timeout, check_batch(batch, linger))
+    registers = _registers(queue, ANY if name is None else name, retry, timeout, check_batch(batch, linger), breaker)
 
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
@@ -390,12 +397,18 @@ def subscriber(
 
 
 def _registers(
-    queue: str, name: str, retry: RetryPolicy | None, timeout: Duration | None, batch: tuple[int, float]
+    queue: str,
+    name: str,
+    retry: RetryPolicy | None,
+    timeout: Duration | None,
+    batch: tuple[int, float],
+    breaker: Breaker | None,
 ) -> Callable[[Function], Function]:
     given: object = queue
     # It may be a group, named `topic:group`.
     check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
     check_retry(retry)
+    check_breaker(breaker)
     parsed = parse_timeout(timeout)
 
     def decorate(function: Function) -> Function:
@@ -412,6 +425,7 @@ def _registers(
                 batch=batch[0],
                 linger=batch[1],
                 once=database_of(function),
+                breaker=breaker,
             )
         )
         note_registered(function)

@@ -96,6 +96,31 @@ message_buried = Signal()
 #: Arguments: queue (str), message_id (str).
 delivery_stale = Signal()
 
+#: A breaker has opened: its messages wait. Sent by the consumer process whose report has opened it, in the thread that
+#: settles outcomes, once for all consumers. Not sent for one that is opened by hand.
+#:
+#: Sender: mq_django.Breaker.
+#:
+#: Arguments: queue (str), kind (str: name, key or queue), value (str: the name or the key, "" of a queue), error (str:
+#: the last one), failed (int), of (int: so many of the latest results had failed).
+breaker_opened = Signal()
+
+#: A message that an open breaker has let through has ended. Sent like breaker_opened, by the consumer process of the
+#: message; messages that end together are one.
+#:
+#: Sender: mq_django.Breaker.
+#:
+#: Arguments: queue (str), kind (str), value (str), succeeded (bool), error (str: of a failure).
+breaker_probed = Signal()
+
+#: A breaker has closed because its probes were handled: all of its messages are made ready. Sent like breaker_opened.
+#: Not sent for one that is closed by hand.
+#:
+#: Sender: mq_django.Breaker.
+#:
+#: Arguments: queue (str), kind (str), value (str).
+breaker_closed = Signal()
+
 #: A group of a topic is so far behind that it will lose messages to the retention. Sent once, by one supervisor, each
 #: time a group falls behind by more than RETENTION_ALARM.
 #:

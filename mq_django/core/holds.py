@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
@@ -108,3 +108,18 @@ def read_holds(flat: Any) -> dict[str, Hold]:
     """Return the holds in the fields and values of `{queue}:holds`, by subject."""
     found = (Hold.decoded(subject, value) for subject, value in zip(flat[::2], flat[1::2], strict=True))
     return {hold.subject: hold for hold in found if hold is not None}
+
+
+class Counted(NamedTuple):
+    """A breaker before and after results were reported; "" of a state: there was no hold."""
+
+    before: str
+    after: str
+    #: When the first failure was because of which it is open, in ms since 1970, and how many there were.
+    first_ms: int = 0
+    failed: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Return whether messages wait now: what has failed meanwhile waits, too."""
+        return self.after in ("held", "open", "ramp")

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from mq_django.core.breakers import Breaker
 from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.redaction import replace_logins
@@ -196,22 +197,33 @@ read_modules = _reader(
 
 
 def read_retry(value: Any) -> RetryPolicy:
-    if isinstance(value, RetryPolicy):
+    # Each argument is checked alone: the delays cannot cause its error.
+    found: RetryPolicy = _made(RetryPolicy, value, delay=0, max_delay=MAX_DELAY)
+    return found
+
+
+def read_breaker(value: Any) -> Breaker | None:
+    return None if value is None else _made(Breaker, value)
+
+
+def _made(kind: Any, value: Any, **neutral: Any) -> Any:
+    """Return an object of a class, or of a dict of its arguments."""
+    if isinstance(value, kind):
         return value
+    named = kind.__name__
     if not isinstance(value, Mapping):
-        raise TypeError("a RetryPolicy, or a dict of its arguments")
-    known = [field.name for field in fields(RetryPolicy)]
-    wrong = [(key, f" is not an argument of RetryPolicy: {', '.join(known)}") for key in value if key not in known]
+        raise TypeError(f"a {named}, or a dict of its arguments")
+    known = [field.name for field in fields(kind)]
+    wrong = [(key, f" is not an argument of {named}: {', '.join(known)}") for key in value if key not in known]
     for name in [name for name in known if name in value]:
         try:
-            # Check each argument alone: the delays cannot cause the error.
-            RetryPolicy(**{"delay": 0, "max_delay": MAX_DELAY, name: value[name]})
+            kind(**{**neutral, name: value[name]})
         except ConfigurationError as error:
-            wrong.append((name, str(error).removeprefix(f"RetryPolicy.{name}")))
+            wrong.append((name, str(error).removeprefix(f"{named}.{name}")))
     if wrong:
         raise WrongParts(wrong)
     try:
-        return RetryPolicy(**value)
+        return kind(**value)
     except ConfigurationError as error:
         raise WrongParts([("", f": {error}")]) from error
 

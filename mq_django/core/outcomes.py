@@ -50,6 +50,8 @@ class Retry(Exception):
     #: text. If it is empty and the Retry is raised inside `except`, the handled exception gives both.
     error: str = ""
     traceback: str = ""
+    #: What the message needs is down: it counts for the breaker of its handler or queue.
+    trips: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.delay is not None:
@@ -105,6 +107,8 @@ class Park:
 
     #: What is held, as `mq_django.core.holds.subject_of()` returns it.
     subject: str
+    #: Attempts since then have failed because of a breaker, and are not charged either; ms since 1970.
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

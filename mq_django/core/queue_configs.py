@@ -10,11 +10,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 from mq_django.core import ids, rsmq_format
+from mq_django.core.breakers import Breaker
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, PartitionKeys, QueueKeys, RsmqKeys, TopicKeys, is_name
 from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
     History,
     option,
+    read_breaker,
     read_concurrency,
     read_count,
     read_delay,
@@ -103,6 +105,15 @@ class DeliveryOptions:
     )
     timeout: timedelta | None = field(
         default=None, metadata=option(read_optional_period, "How long a handler may run.")
+    )
+    breaker: Breaker | None = field(
+        default=None,
+        metadata=option(
+            read_breaker,
+            "A [`Breaker`](reliability.md#when-what-a-handler-needs-is-down): messages wait while what they need is "
+            'down. Or a dict of its arguments: `on`, `share` (0.5), `of` (20), `within` (60 s), `by` (`"name"`), '
+            "`probe` (30 s).",
+        ),
     )
     visibility_timeout: timedelta = field(
         default=timedelta(seconds=10),
@@ -425,6 +436,7 @@ class RsmqConfig(QueueConfig):
     store: str = field(default="rsmq", metadata=STORE)
     keys: RsmqKeys = own_keys()
     # An RSMQ queue does not have these options.
+    breaker: Breaker | None = None
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
     history: History | None = None

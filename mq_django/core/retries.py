@@ -3,9 +3,11 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 
+from mq_django.core import clock
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import LAST_MS, whole
@@ -71,6 +73,35 @@ class RetryPolicy:
         full = min(ceiling, first * self.factor ** min(attempt - 1, 64))
         return round(full * (1 - self.jitter * rand()))
 
+    @staticmethod
+    def delay_from(value: object) -> timedelta:
+        """Return a delay from a header Retry-After, which has seconds or a date (RFC 9110, section 10.2.3).
+
+            return Retry(delay=RetryPolicy.delay_from(response.headers["Retry-After"]), trips=True)
+
+        Args:
+            value: of the header as text; or a timedelta, a number of seconds, or a datetime.
+
+        Returns:
+            The delay, from 0 to 3660 days.
+
+        Raises:
+            ConfigurationError: it is none of these.
+        """
+        if isinstance(value, str) and value.strip().isdecimal():
+            value = int(value.strip()[:12])
+        elif isinstance(value, str):
+            try:
+                value = parsedate_to_datetime(value)
+            except ValueError as error:
+                raise _refusal("delay_from(value)", "seconds, or a date of HTTP", value) from error
+        if isinstance(value, datetime):
+            value = value.timestamp() - clock.now()
+        try:
+            return min(MAX_DELAY, max(timedelta(0), read_duration(value)))
+        except TypeError as error:
+            raise _refusal("delay_from(value)", f"{error}, or a header Retry-After", value) from error
+
     def exhausted(self, attempt: int, *, default_max: int) -> bool:
         """Return whether an attempt was the last one allowed.
 
@@ -79,6 +110,18 @@ class RetryPolicy:
             default_max: the queue's MAX_ATTEMPTS, for a policy that has no max_attempts.
         """
         return attempt >= (self.max_attempts or default_max)
+
+
+def retry_after(error: object) -> timedelta | None:
+    """Return after how long to try again by the attribute `retry_after` of an exception; None if it says nothing.
+
+    It is a timedelta, seconds, a datetime, or the value of a header Retry-After: see RetryPolicy.delay_from().
+    """
+    try:
+        value = getattr(error, "retry_after", None)
+        return None if value is None else RetryPolicy.delay_from(value)
+    except Exception:  # noqa: BLE001 - the exception is of others, and so is what it returns
+        return None
 
 
 def _delay(name: str, value: object) -> timedelta:
@@ -205,6 +248,12 @@ def with_attempt(history: str, attempt: Attempt) -> str:
     if "traceback" in line and line["traceback"] == next(tracebacks, None):
         del line["traceback"]
     return b"\n".join([*earlier, dumps(line)]).decode()
+
+
+def attempts_since(history: str, ms: int) -> int:
+    """Return how many attempts of a history were charged that ended since a time, in ms since 1970."""
+    numbers = [each.number for each in read_history(history) if each.finished_ms is not None and each.finished_ms >= ms]
+    return len(set(numbers))
 
 
 def read_history(history: str) -> list[Attempt]:

@@ -5,11 +5,13 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
-from mq_django.core.holds import Hold
+from mq_django.core.breakers import Results
+from mq_django.core.holds import Counted, Hold
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
+from mq_django.registry import Handler
 from mq_django.transport.scripts import Command
 
 #: The receipt of a delivery within its queue: `Delivery.stream` and `Delivery.entry`.
@@ -33,6 +35,20 @@ class Settlement(NamedTuple):
     uncharged: bool = False
     #: How many messages the call of the handler had. `micros` is the share of one.
     together: int = 1
+    #: It has failed in a way that a breaker counts: the breaker decides whether this outcome holds.
+    trip: "Trip | None" = None
+
+
+class Trip(NamedTuple):
+    """A failure that a breaker counts."""
+
+    #: What the breaker stops: see `mq_django.core.holds.subject_of()`.
+    subject: str
+    #: One line.
+    error: str
+    handler: Handler
+    #: What the handler has raised.
+    raised: BaseException | None
 
 
 class Also(NamedTuple):
@@ -155,6 +171,9 @@ class Store(Protocol):
 
     def hold(self, hold: Hold) -> bool:
         """Hold messages, and return whether it was possible: False if the queue has as many holds as it can."""
+
+    def count_results(self, rows: Sequence[Results]) -> list[Counted]:
+        """Report to breakers what was handled and what has failed; return what became of each."""
 
     def end_hold(self, subject: str) -> bool:
         """End a hold, whose messages supervisors then make ready; return whether there was one."""

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.holds import Hold
+from mq_django.core.breakers import Results
+from mq_django.core.holds import Counted, Hold
 from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
@@ -218,6 +219,10 @@ class RsmqStore:
         raise NotSupported(
             f"Queue {self.config.name!r} is in RSMQ's format: nothing of it is held, so not {hold.subject!r}"
         )
+
+    def count_results(self, rows: Sequence[Results]) -> list[Counted]:
+        """See Store.count_results(): there are no breakers."""
+        return [Counted("", "") for _ in rows]
 
     def end_hold(self, subject: str) -> bool:
         """See Store.end_hold(): there are none."""

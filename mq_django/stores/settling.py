@@ -15,6 +15,7 @@ from mq_django.core.keys import GroupKeys, QueueKeys, key_name
 from mq_django.core.message_format import CHARGED, alone_of, encode_body
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
+from mq_django.core.retries import attempts_since
 from mq_django.core.texts import line
 from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
@@ -310,9 +311,13 @@ def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     scores, bodies = list[Argument](), list[Argument]()
     for delivery, outcome, *_ in batch:
         assert isinstance(delivery, Delivery)
-        message = delivery.message
-        alone, history = alone_of(delivery), delivery.history
-        scores.append(hold_score(outcome.subject) if isinstance(outcome, Park) else name_score(message.name))
+        message, alone, history = delivery.message, alone_of(delivery), delivery.history
+        if isinstance(outcome, Park):
+            charged = attempts_since(history, outcome.since_ms) if outcome.since_ms else 0
+            message = message._replace(attempt=max(1, message.attempt - charged))
+            scores.append(hold_score(outcome.subject))
+        else:
+            scores.append(name_score(message.name))
         bodies.append(encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history))
     return [*listed("scores", scores), *listed("bodies", bodies)]
 

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.holds import MAX_HOLDS, Hold, read_holds
+from mq_django.core.breakers import Results
+from mq_django.core.holds import MAX_HOLDS, Counted, Hold, read_holds
 from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import decode_body, encode_body, message_of
 from mq_django.core.messages import CancelResult, Lookup, LookupState, Message
@@ -186,6 +188,14 @@ class WaitingMessages:
     def end_hold(self, subject: str) -> bool:
         """See Store.end_hold()."""
         return bool(self._change_hold(subject, b"") == b"CHANGED")
+
+    def count_results(self, rows: Sequence[Results]) -> list[Counted]:
+        """See Store.count_results()."""
+        keys = self.keys
+        key_names = [keys.holds, keys.consumers, keys.parked, *(keys.breaker(row.subject) for row in rows)]
+        args = [keys.wake, *chain.from_iterable(row.arguments() for row in rows)]
+        found = self._run("breakers_count", key_names, args)
+        return [Counted(before.decode(), after.decode(), first, failed) for before, after, first, failed in found]
 
     def _change_hold(self, subject: str, text: bytes) -> Any:
         keys = self.keys

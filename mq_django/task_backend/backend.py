@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config, read
+from mq_django.core.breakers import Breaker
 from mq_django.core.clock import Duration
 from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
@@ -79,6 +80,8 @@ class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has n
     retry: RetryPolicy | None = None
     #: None: the queue's. A number is in seconds.
     timeout: timedelta | None = None
+    #: None: the queue's.
+    breaker: Breaker | None = None
     publishing: Publishing = DEFAULT
 
     def get_backend(self) -> BaseTaskBackend:
@@ -374,6 +377,7 @@ def task(
     takes_context: bool = ...,
     retry: RetryPolicy | None = ...,
     timeout: Duration | None = ...,
+    breaker: Breaker | None = ...,
     schedule: Schedule | None = ...,
 ) -> Callable[[Function], MQTask]: ...
 
@@ -387,6 +391,7 @@ def task(
     takes_context: bool = False,
     retry: RetryPolicy | None = None,
     timeout: Duration | None = None,
+    breaker: Breaker | None = None,
     schedule: Schedule | None = None,
     **unknown: Never,
 ) -> MQTask | Callable[[Function], MQTask]:
@@ -406,6 +411,7 @@ def task(
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        breaker: lets its messages wait while what they need is down; None: the queue's BREAKER.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
             fires each tick. If ticks were missed while nothing was running, only the last one fires.
         unknown: is refused, such as `bind` of Celery.
@@ -416,8 +422,8 @@ def task(
     Raises:
         InvalidArguments: there is no such option. The error says what to write instead of one of others.
         InvalidTask: the task could not run with these options.
-        ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, or another function has the
-            same path, or a handler that name.
+        ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, `breaker` is no Breaker, or
+            another function has the same path, or a handler that name.
     """
     if unknown:
         raise unknown_options(task, unknown, "@task({})")
@@ -432,6 +438,7 @@ def task(
             takes_context=takes_context,
             retry=retry,
             timeout=parse_timeout(timeout),
+            breaker=breaker,
         )
         if schedule is not None:
             registry.schedule(_scheduled(made, schedule))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from mq_django.core.breakers import Breaker
 from mq_django.core.retries import RetryPolicy
 from mq_django.task_backend import package_names
 from mq_django.task_backend.backend import TaskBackend
@@ -27,6 +28,7 @@ class PackageTask(TaskOptions, Task):  # type: ignore[misc, type-arg]  # mypy re
 
     retry: RetryPolicy | None = None
     timeout: timedelta | None = None
+    breaker: Breaker | None = None
     publishing: Publishing = DEFAULT
 
 

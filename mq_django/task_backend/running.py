@@ -56,6 +56,7 @@ def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> H
         queue=None,
         call=_async_call(task, api, judge) if is_async else _call(task, api, judge),
         retry=getattr(task, "retry", None),
+        breaker=getattr(task, "breaker", None),
         timeout=getattr(task, "timeout", None),
         is_async=is_async,
         keeps_result=True,

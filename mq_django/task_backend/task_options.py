@@ -9,6 +9,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from mq_django.core import clock
+from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration, check_aware
 from mq_django.core.handler_options import call_headers, check_retry, parse_timeout
 from mq_django.core.jsontext import dumps, invalid_at, loads
@@ -239,12 +240,14 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
     do_not_call_in_templates = True
     retry: RetryPolicy | None
     timeout: timedelta | None
+    breaker: Breaker | None
     publishing: Publishing
 
     def __post_init__(self) -> None:
         # Django's decorator passes the timeout as it was given, which may be seconds.
         object.__setattr__(self, "timeout", parse_timeout(self.timeout))
         check_retry(self.retry)
+        check_breaker(self.breaker)
         super().__post_init__()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

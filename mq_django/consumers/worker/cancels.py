@@ -49,6 +49,10 @@ class Cancels:
         self.holds, self.ids = self._store.current_holds(), self._store.cancel_requests()
         self.any = bool(self.ids or self.holds)
 
+    def forget(self) -> None:
+        """Have them read before the next message starts."""
+        self.ids, self.any = _Unread(), True
+
     def is_current(self, message_id: str) -> bool:
         """Return whether a message that is to be cancelled still is: it may have been redriven since.
 
@@ -63,7 +67,7 @@ class Cancels:
             return None
         now = clock.now_ms()
         found = (self.holds.get(subject) for subject in subjects_of(delivery.message))
-        return next((Park(hold.subject) for hold in found if hold is not None and hold.holds(now)), None)
+        return next((Park(hold.subject, hold.first_ms) for hold in found if hold is not None and hold.holds(now)), None)
 
     def has(self, message_id: str) -> bool | None:
         """Return whether a message is to be cancelled before it starts; None if Redis cannot say so now."""

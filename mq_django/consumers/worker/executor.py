@@ -18,6 +18,7 @@ from mq_django.consumers.outage import pool_hint
 from mq_django.consumers.settlements import announce, send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
 from mq_django.consumers.worker import slots
+from mq_django.consumers.worker.breakers import tripped
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.once_call import OnceCall
@@ -41,6 +42,7 @@ from mq_django.core.outcomes import (
     outcome_of,
     with_texts,
 )
+from mq_django.core.retries import retry_after
 from mq_django.core.running_handler import HandlerRun, Report, running
 from mq_django.core.texts import is_a, repr_of, summary_of, traceback_of
 from mq_django.errors import InvalidOutcomes
@@ -170,6 +172,8 @@ class Executor:
         self.settler = settler
         self.cancels = cancels
         self.reports = settler.reports
+        if settler.breakers is not None and cancels is not None:
+            settler.breakers.changed = cancels.forget
         kinds = registry.kinds(config.public_name)
         #: Runs a handler within all middleware, by whether the handler runs on the event loop; empty without
         #: middleware.
@@ -218,7 +222,7 @@ class Executor:
         except BaseException as second:  # noqa: BLE001 - a project may extend RetryPolicy
             return retry_invalid(delivery, handler, second)
         text, trace = summary_of(error) + pool_hint(error), traceback_of(error)
-        return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
+        return Bury(text, trace) if buries else Retry(retry_after(error), text, trace)
 
     def decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the final outcome: a Retry without attempts left becomes a Bury, any other gets its delay."""
@@ -255,7 +259,7 @@ class Executor:
         if isinstance(outcome, Ack):
             state = HANDLED if type(outcome) is Ack else RETURNED
             self.state.ended(state, self.number, delivery.stream, delivery.entry)
-            values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together)
+            values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together, None)
             self.settler.add(_new(Settlement, values))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.
@@ -266,9 +270,16 @@ class Executor:
             delay_ms = round(outcome.delay.total_seconds() * 1000)
             self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True))
         else:
+            breaker = handler.breaker or self.config.breaker
+            trip = breaker and tripped(breaker, delivery, handler, outcome, raised)
             outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)
+            if trip:
+                # It may have had no attempt: see Breakers.judge().
+                self.state.ended(RETURNED, self.number, delivery.stream, delivery.entry)
+                self.settler.add(Settlement(delivery, outcome, micros=micros, trip=trip))
+                return Retry(error=trip.error)
             self.state.ended(FAILED, self.number, delivery.stream, delivery.entry)
             self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
@@ -287,7 +298,7 @@ class Executor:
         else:
             self.state.ended(HANDLED, self.number, deliveries[0].stream, deliveries[0].entry)
         self.settler.add_all(
-            [_new(Settlement, (each, ACK, 0, micros, False, False, False, together)) for each in deliveries]
+            [_new(Settlement, (each, ACK, 0, micros, False, False, False, together, None)) for each in deliveries]
         )
         if handler_finished.receivers:
             for each in deliveries:

@@ -12,6 +12,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
+from mq_django.consumers.worker.breakers import breakers_of
 from mq_django.core import clock
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
@@ -144,6 +145,8 @@ class Settler:
         self.queue = queue
         self._public_name = store.config.public_name
         self._config = store.config
+        #: None: neither the queue nor a handler of it has one.
+        self.breakers = breakers_of(store.config)
         #: The reports of the queue's running handlers.
         self.reports = ReportBook(store.config)
         self._slots = Slots(store.keys)
@@ -248,6 +251,7 @@ class Settler:
         if not batch:
             return
         try:
+            batch = self._judged(store, batch)
             stale = store.settle(self._consumer, batch, also=self._also(batch))
         except SERVER_ERRORS:
             self._not_counted(batch)
@@ -269,6 +273,7 @@ class Settler:
             with self.no_more() if after_wait else nullcontext():
                 return store.take(self._consumer, count=count)
         try:
+            batch = self._judged(store, batch)
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:
             # It is not known whether it was settled, but settling is idempotent. The service finds the cause.
@@ -337,6 +342,10 @@ class Settler:
             if unsettled:
                 self._first_ended = clock.now()
             return batch
+
+    def _judged(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
+        """Return a batch with the outcomes that its breakers decide."""
+        return batch if self.breakers is None else self.breakers.judge(store, batch)
 
     def _not_counted(self, batch: Sequence[Settlement]) -> None:
         """Count again what the pipeline of a batch was to count, because it has failed."""

@@ -5,22 +5,24 @@
 --
 -- KEYS[1]  holds      {queue}:holds       HASH   see parts/holds
 -- KEYS[2]  consumers  {queue}:consumers   HASH
+-- KEYS[3]  parked     {queue}:parked      ZSET   score: of the hold
 -- then for each subject {queue}:breaker:<subject>  HASH  n: results so far; f: of each failure its number and its time
 -- ARGV[1]  wake       channel
 -- then for each subject: the subject, its score, results that count, how many of them have to fail, within how many ms, ms
 -- between probes, how many were handled, how many have failed, how many of each were probes, and what the last error was
 --
--- Returns for each subject 'closed', 'opened', 'open', 'ramp' or 'held'.
+-- Returns for each subject {the state of its hold before, and now, or '' without one; when the first failure was because of
+-- which it is open, ms since 1970, and how many there were}.
 
 -- with types
 -- with clock
 -- with numbers
 -- with holds
-local holds, consumers, wake = KEYS[1], KEYS[2], ARGV[1]
+local holds, consumers, parked, wake = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 -- A ramp ends at this level.
 local LAST_LEVEL = 64
-check_types({ [holds] = 'hash', [consumers] = 'hash' })
-for at = 3, #KEYS do
+check_types({ [holds] = 'hash', [consumers] = 'hash', [parked] = 'zset' })
+for at = 4, #KEYS do
   check_types({ [KEYS[at]] = 'hash' })
 end
 local now, has_changed = now_ms(), false
@@ -40,12 +42,13 @@ local function probed(subject, hold, handled, failed)
     if hold.state == 'open' then
       level, good = 1, 1
     end
-    if good < level then
-      hold.good = good
-      redis.call('hset', holds, subject, cjson.encode(hold))
-    elseif level >= LAST_LEVEL then
+    local is_last = level - number_in(hold, 'free') <= good and redis.call('zcount', parked, hold.score, hold.score) == 0
+    if is_last or level <= good and level >= LAST_LEVEL then
       hold.state = 'ended'
       save(subject, hold)
+    elseif good < level then
+      hold.good = good
+      redis.call('hset', holds, subject, cjson.encode(hold))
     else
       hold.state, hold.level, hold.free, hold.good, hold.next = 'ramp', 2 * level, 2 * level, 0, next_probe(hold, now)
       save(subject, hold)
@@ -90,27 +93,25 @@ local function counted(key, score, of, needed, within, probe, handled, failed, e
 end
 
 local reply = {}
-for at = 3, #KEYS do
-  local from = 2 + 11 * (at - 3)
-  local subject, score, error = ARGV[from], ARGV[from + 1], ARGV[from + 10]
-  local numbers = {}
+for at = 4, #KEYS do
+  local from = 2 + 11 * (at - 4)
+  local subject, score, error, numbers = ARGV[from], ARGV[from + 1], ARGV[from + 10], {}
   for i = 2, 9 do
     numbers[i - 1] = tonumber(ARGV[from + i])
   end
   local of, needed, within, probe, handled, failed, probes, failed_probes = unpack(numbers)
   local hold = hold_of(redis.call('hget', holds, subject))
-  if hold and (hold.state == 'open' or hold.state == 'ramp') then
+  local before = hold and hold.state or ''
+  if before == 'open' or before == 'ramp' then
     probed(subject, hold, probes, failed_probes)
-    reply[#reply + 1] = hold.state == 'ended' and 'ramp' or hold.state
-  elseif hold and hold.state == 'held' then
-    reply[#reply + 1] = 'held'
-  else
+  elseif before ~= 'held' then
     local opened = counted(KEYS[at], score, of, needed, within, probe, handled, failed, error)
     if opened then
-      save(subject, opened)
+      hold = opened
+      save(subject, hold)
     end
-    reply[#reply + 1] = opened and 'opened' or 'closed'
   end
+  reply[#reply + 1] = { before, hold and hold.state or '', hold and number_in(hold, 'first') or 0, hold and number_in(hold, 'failed') or 0 }
 end
 if has_changed then
   tell_of_holds(consumers, wake)

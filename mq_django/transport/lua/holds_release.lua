@@ -98,21 +98,22 @@ end
 
 function ways.ramp(subject, hold)
   local due, free = number_in(hold, 'next'), number_in(hold, 'free')
-  if due <= now then
+  local is_late = due <= now
+  if is_late then
     -- What was let through has not ended: its consumer may be gone.
     due, free = next_probe(hold, now), number_in(hold, 'level')
   end
   local released = free > 0 and let_through(hold, free) or 0
-  if free > 0 and released == 0 and left > 0 then
-    -- Nothing waits.
+  if is_late and released == 0 and left > 0 then
+    -- Nothing waits, either.
     hold.state, changed = 'ended', true
     save(subject, hold)
     return ways.ended(subject, hold)
-  elseif free ~= number_in(hold, 'free') or released > 0 then
+  elseif is_late or released > 0 then
     hold.next, hold.free = due, free - released
     save(subject, hold)
   end
-  look_at(hold.free > 0 and now or due)
+  look_at(released > 0 and hold.free > 0 and now or due)
 end
 
 function ways.ended(subject, hold)

@@ -1,0 +1,166 @@
+"""Report to the breakers of a queue what its handlers do, and park what has failed because one is open.
+
+Failures that a breaker counts get their outcome here, because it depends on what all consumers have seen: while it is
+open they are parked and not charged, else they are retried, or buried, as others.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.decisions import settled_as
+from mq_django.consumers.settlements import send
+from mq_django.core.breakers import Breaker, Results
+from mq_django.core.holds import Counted
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import Ack, Bury, Outcome, Park, Retry
+from mq_django.core.retries import retry_after
+from mq_django.errors import ConfigurationError
+from mq_django.registry import Handler, find, names
+from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
+from mq_django.stores.base import Settlement, Store, Trip
+
+logger = get_logger(__name__)
+
+#: Seconds between two reports of messages that were handled. Failures are reported at once.
+REPORT = 1.0
+#: The most subjects whose failures are remembered, and the most names whose breakers are.
+MOST = 1000
+
+
+def tripped(
+    breaker: Breaker, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
+) -> Trip | None:
+    """Return what a breaker is told of a failure, or None if it does not count."""
+    if not isinstance(outcome, Retry):
+        return None
+    counts = outcome.trips
+    if raised is not None:
+        counts = issubclass(type(raised), _classes(breaker)) or retry_after(raised) is not None
+    return Trip(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
+
+
+def _classes(breaker: Breaker) -> tuple[type[BaseException], ...]:
+    try:
+        return breaker.classes()
+    except ConfigurationError as error:
+        # A check at the start has said so, too. The others still count.
+        logger.error("%s", error)  # noqa: TRY400 - the sentence says it
+        return tuple(each for each in breaker.on if isinstance(each, type))
+
+
+class Breakers:
+    """The breakers of one queue in this process. Several threads settle, and so may use it.
+
+    Args:
+        config: the queue.
+    """
+
+    def __init__(self, config: QueueConfig) -> None:
+        self._config = config
+        #: By the name of messages.
+        self._known: dict[str, Breaker | None] = {}
+        self._unreported: dict[str, Results] = {}
+        self._reported = 0.0
+        #: Subjects of keys that have failed here: only of these it is reported what was handled.
+        self._failing: dict[str, float] = {}
+        self._lock = threading.Lock()
+        #: Called when one has opened or closed, so that this process knows it before it is told.
+        self.changed: Callable[[], None] | None = None
+
+    def judge(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
+        """Return a batch with the outcomes of the failures that a breaker counts, and report it.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses. Nothing is reported then.
+        """
+        with self._lock:
+            is_urgent = any([self._note(each) for each in batch])  # noqa: C419 - each one is noted
+            if not self._unreported or not (is_urgent or time.monotonic() - self._reported >= REPORT):
+                return batch
+            rows = list(self._unreported.values())
+            self._unreported.clear()
+        self._reported = time.monotonic()
+        found = {row.subject: counted for row, counted in zip(rows, store.count_results(rows), strict=True)}
+        if self.changed is not None and any(each.before != each.after for each in found.values()):
+            self.changed()
+        for row in rows:
+            self._announce(row, found[row.subject])
+        return [self._judged(each, found[each.trip.subject]) if each.trip else each for each in batch]
+
+    def _note(self, settlement: Settlement) -> bool:
+        """Note an outcome, and return whether it is to be reported at once."""
+        delivery, outcome, trip = settlement.delivery, settlement.outcome, settlement.trip
+        if not isinstance(delivery, Delivery) or not isinstance(outcome, Ack | Retry | Bury):
+            return False
+        breaker = self._of(delivery.message.name)
+        if breaker is None:
+            return False
+        subject = trip.subject if trip else breaker.subject(delivery.message)
+        if breaker.by == "key" and not trip and not delivery.probe and not self._has_failed(subject):
+            return False
+        row = self._unreported.get(subject) or self._unreported.setdefault(subject, Results(breaker, subject))
+        if trip:
+            row.failed += 1
+            row.failed_probes += delivery.probe
+            row.error = trip.error
+            if breaker.by == "key" and len(self._failing) < MOST:
+                self._failing[subject] = time.monotonic() + _seconds(breaker.within)
+        else:
+            row.handled += 1
+            row.probes += delivery.probe
+        return trip is not None or delivery.probe
+
+    def _of(self, name: str) -> Breaker | None:
+        if name not in self._known and len(self._known) < MOST:
+            handler = find(self._config.public_name, name)
+            self._known[name] = (handler.breaker if handler else None) or self._config.breaker
+        return self._known.get(name)
+
+    def _has_failed(self, subject: str) -> bool:
+        until = self._failing.get(subject)
+        if until is not None and until < time.monotonic():
+            del self._failing[subject]
+            return False
+        return until is not None
+
+    def _judged(self, settlement: Settlement, counted: Counted) -> Settlement:
+        delivery, trip = settlement.delivery, settlement.trip
+        assert trip is not None
+        assert isinstance(delivery, Delivery)
+        if counted.holds:
+            return Settlement(delivery, Park(trip.subject, counted.first_ms))
+        handler, micros, raised = trip.handler, settlement.micros, trip.raised
+        final = settled_as(delivery, settlement.outcome, handler, micros=micros, exception=raised)
+        if isinstance(final.outcome, Bury) and handler.ended is not None:
+            handler.ended(delivery.message, final.outcome, (micros or 0) / 1e6, raised)
+        return final
+
+    def _announce(self, row: Results, counted: Counted) -> None:
+        """Log a change of a breaker, and send its signal: of all consumers the one that has caused it does so."""
+        queue, kind, value = self._config.public_name, *row.subject.split(":", 1)
+        about = {"queue": queue, "kind": kind, "value": value}
+        what = f"queue {queue}" if kind == "queue" else f"{kind} {value!r} of queue {queue}"
+        if counted.after == "open" and counted.before not in ("open", "ramp"):
+            text = "The breaker of %s is open, %d of %d failed: its messages wait until a probe is handled. %s"
+            logger.warning(text, what, counted.failed, row.breaker.of, row.error)
+            send(breaker_opened, Breaker, **about, error=row.error, failed=counted.failed, of=row.breaker.of)
+        elif row.probes or row.failed_probes:
+            send(breaker_probed, Breaker, **about, succeeded=not row.failed_probes, error=row.error)
+            if counted.after == "ended":
+                logger.warning("The breaker of %s is closed: its messages are made ready", what)
+                send(breaker_closed, Breaker, **about)
+
+
+def _seconds(value: object) -> float:
+    assert isinstance(value, timedelta)
+    return value.total_seconds()
+
+
+def breakers_of(config: QueueConfig) -> Breakers | None:
+    """Return the breakers of a queue; None if neither it nor a handler of it has one."""
+    found = (find(config.public_name, name) for name in names(config.public_name))
+    return Breakers(config) if config.breaker or any(each and each.breaker for each in found) else None
