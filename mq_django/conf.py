@@ -65,7 +65,7 @@ logger = get_logger(__name__)
 NOT_INSTALLED = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing"
 
 #: Options that queues in RSMQ's format do not have.
-_NOT_IN_RSMQ = ("OUTBOX", "PARTITIONS")
+_NOT_IN_RSMQ = ("BREAKER", "OUTBOX", "PARTITIONS")
 #: Names that options had before, and how to write those that are not only renamed.
 _RENAMED = {
     "AFTER_BURY": "ON_DEAD_LETTER",

@@ -31,18 +31,6 @@ REPORT = 1.0
 MOST = 1000
 
 
-def tripped(
-    breaker: Breaker, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
-) -> Trip | None:
-    """Return what a breaker is told of a failure, or None if it does not count."""
-    if not isinstance(outcome, Retry):
-        return None
-    counts = outcome.trips
-    if raised is not None:
-        counts = issubclass(type(raised), _classes(breaker)) or retry_after(raised) is not None
-    return Trip(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
-
-
 def _classes(breaker: Breaker) -> tuple[type[BaseException], ...]:
     try:
         return breaker.classes()
@@ -70,6 +58,18 @@ class Breakers:
         self._lock = threading.Lock()
         #: Called when one has opened or closed, so that this process knows it before it is told.
         self.changed: Callable[[], None] | None = None
+
+    def tripped(
+        self, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
+    ) -> Trip | None:
+        """Return what a failure that a breaker counts is about; None for what none counts."""
+        breaker = handler.breaker or self._config.breaker
+        if breaker is None or not isinstance(outcome, Retry):
+            return None
+        counts = outcome.trips
+        if raised is not None:
+            counts = issubclass(type(raised), _classes(breaker)) or retry_after(raised) is not None
+        return Trip(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
 
     def judge(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
         """Return a batch with the outcomes of the failures that a breaker counts, and report it.
@@ -161,6 +161,8 @@ def _seconds(value: object) -> float:
 
 
 def breakers_of(config: QueueConfig) -> Breakers | None:
-    """Return the breakers of a queue; None if neither it nor a handler of it has one."""
+    """Return the breakers of a queue; None if neither it nor a handler of it has one, or it is in RSMQ's format."""
+    if config.store == "rsmq":
+        return None
     found = (find(config.public_name, name) for name in names(config.public_name))
     return Breakers(config) if config.breaker or any(each and each.breaker for each in found) else None

@@ -18,7 +18,6 @@ from mq_django.consumers.outage import pool_hint
 from mq_django.consumers.settlements import announce, send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
 from mq_django.consumers.worker import slots
-from mq_django.consumers.worker.breakers import tripped
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.once_call import OnceCall
@@ -270,8 +269,8 @@ class Executor:
             delay_ms = round(outcome.delay.total_seconds() * 1000)
             self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True))
         else:
-            breaker = handler.breaker or self.config.breaker
-            trip = breaker and tripped(breaker, delivery, handler, outcome, raised)
+            breakers = self.settler.breakers
+            trip = None if breakers is None else breakers.tripped(delivery, handler, outcome, raised)
             outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)

@@ -1,12 +1,14 @@
-"""A breaker opens by what all consumers see, lets probes through, and closes by a ramp; nothing is charged meanwhile."""
+"""A breaker opens by what all consumers see, lets probes through, and closes by a ramp; nothing is charged."""
 
 import json
 
 import pytest
 
-from mq_django import Ack, Breaker, handler
+from mq_django import Ack, Breaker, Bury, Retry, RetryPolicy, handler
 from mq_django.conf import get_config
-from mq_django.inspector.holds import holds
+from mq_django.errors import ConfigurationError
+from mq_django.inspector import message_lists
+from mq_django.inspector.holds import end_hold, hold, holds
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
 from tests.hearing import hears
 from tests.seeding import opened, publish
@@ -33,10 +35,13 @@ class Partner:
     def __init__(self):
         self.is_up = False
         self.calls = []
+        #: How many more calls succeed while it is up.
+        self.left = 1000
 
     def call(self, message):
         self.calls.append((message.data, message.attempt))
-        if not self.is_up:
+        self.left -= self.is_up
+        if not self.is_up or self.left < 0:
             raise PartnerDown("no answer")
 
 
@@ -101,3 +106,197 @@ def test_it_opens_probes_and_closes(queue, partner, probe):
     assert holds(queue) == ()
     assert {attempt for _, attempt in partner.calls} == {1}
     assert len({data for data, _ in partner.calls}) == 100
+
+
+@pytest.fixture
+def plain(mq_settings):
+    """Return a function that sets the options of the queue."""
+
+    def configure(**options):
+        mq_settings(QUEUES={"payments": {"MAX_ATTEMPTS": 3, "RETRY": {"delay": 0}, **options}})
+
+    configure()
+    return configure
+
+
+def test_nothing_is_buried_while_it_is_open(plain, partner, probe):
+    plain(MAX_ATTEMPTS=1)
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(20):
+        publish("payments", "charge", number)
+    run()
+    # As an ordinary failure, before enough have failed.
+    assert opened("payments").depths().dead == BREAKER.needed - 1
+    for _ in range(3):
+        probe()
+    assert opened("payments").depths().dead == BREAKER.needed - 1
+    partner.is_up = True
+    for _ in range(9):
+        probe()
+    assert opened("payments").depths().depth == 0
+
+
+def test_what_opened_it_is_not_charged_either(plain, partner, probe):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(6):
+        publish("payments", "charge", number)
+    run()
+    run()
+    (found,) = holds("payments")
+    assert found.state == "open"
+    rows = message_lists.messages("payments", "parked", limit=100).rows
+    assert {row.attempt for row in rows} == {1}
+
+
+def test_a_failing_ramp_goes_back_to_probes(plain, partner, probe):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(40):
+        publish("payments", "charge", number)
+    run()
+    partner.is_up, partner.left = True, 4
+    with hears(breaker_probed) as told:
+        probe()
+    # One, two, and one of four.
+    assert [each["succeeded"] for each in told][:4] == [True, True, True, True]
+    assert False in [each["succeeded"] for each in told]
+    (found,) = holds("payments")
+    assert (found.state, found.level) == ("open", 0)
+    assert {attempt for _, attempt in partner.calls} == {1}
+    partner.left = 1000
+    probe()
+    assert holds("payments") == ()
+    assert opened("payments").depths().depth == 0
+
+
+@pytest.mark.parametrize(
+    ("by", "goes_on"),
+    [("name", {"note", "charge-c2"}), ("key", {"note", "charge-c2"}), ("queue", set())],
+)
+def test_it_stops_what_it_is_by(plain, partner, by, goes_on):
+    plain(BREAKER={"on": [f"{__name__}.PartnerDown"], "of": 4, "by": by})
+    seen = set()
+    handler("payments", "charge")(partner.call)
+    handler("payments", "note")(lambda message: seen.add("note"))
+    for number in range(10):
+        publish("payments", "charge", number, key="c1")
+    run()
+    partner.is_up = True
+    publish("payments", "note", key="c3")
+    publish("payments", "charge", "other", key="c2")
+    run()
+    if ("other", 1) in partner.calls:
+        seen.add("charge-c2")
+    assert seen == (goes_on - {"charge-c2"} if by == "name" else goes_on)
+    (found,) = holds("payments")
+    assert (found.kind, found.value) == {"name": ("name", "charge"), "key": ("key", "c1"), "queue": ("queue", "")}[by]
+
+
+class TooMany(Exception):
+    retry_after = "7"
+
+
+def failing(kind):
+    if kind == "retry":
+        return Retry(trips=True, error="the partner sleeps")
+    if kind == "header":
+        raise TooMany
+    if kind == "other":
+        raise ValueError("not its kind")
+    return Bury("not its kind")
+
+
+@pytest.mark.parametrize(("kind", "opens"), [("retry", True), ("header", True), ("other", False), ("bury", False)])
+def test_what_counts(plain, kind, opens):
+    handler("payments", "charge", breaker=BREAKER, retry=RetryPolicy(delay=60))(lambda message: failing(kind))
+    for number in range(12):
+        publish("payments", "charge", number)
+    run()
+    assert [each.state for each in holds("payments")] == (["open"] if opens else [])
+
+
+def test_an_exception_says_after_how_long_to_try_again(plain):
+    handler("payments", "charge")(lambda message: failing("header"))
+    publish("payments", "charge")
+    (handled,) = run()
+    assert handled.outcome.delay.total_seconds() == 7
+
+
+def test_too_few_failures_among_many_results_do_not_open_it(plain):
+    def charge(message):
+        if message.data % 5 == 0:
+            raise PartnerDown
+
+    handler("payments", "charge", breaker=BREAKER, retry=RetryPolicy(delay=3600))(charge)
+    for number in range(200):
+        publish("payments", "charge", number)
+    run()
+    assert holds("payments") == ()
+
+
+def test_coroutines_batches_and_tasks_have_breakers(plain, partner):
+    @handler("payments", "async", breaker=BREAKER)
+    async def call(message):
+        partner.call(message)
+
+    @handler("payments", "batch", breaker=BREAKER, batch=4)
+    def calls(messages):
+        return [Retry(trips=True) for _ in messages]
+
+    for number in range(20):
+        publish("payments", "async", number)
+        publish("payments", "batch", number)
+    run()
+    assert {(each.value, each.state) for each in holds("payments")} == {("async", "open"), ("batch", "open")}
+    assert opened("payments").depths().held == 40
+
+
+def test_it_is_opened_and_closed_by_hand(plain, partner):
+    partner.is_up = True
+    handler("payments", "charge")(partner.call)
+    for number in range(5):
+        publish("payments", "charge", number)
+    hold("payments", "name", "charge", reason="they migrate")
+    run()
+    assert partner.calls == []
+    assert end_hold("payments", "name", "charge")
+    run()
+    assert len(partner.calls) == 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"share": 0},
+        {"share": True},
+        {"share": 1.1},
+        {"of": 0},
+        {"of": 501},
+        {"within": 0},
+        {"probe": "x"},
+        {"by": "host"},
+        {"on": "requests.ConnectionError"},
+        {"on": [3]},
+        {"on": ["not a path"]},
+        {"on": [BaseException]},
+    ],
+)
+def test_wrong_arguments_are_refused(wrong, mq_settings):
+    (name,) = wrong
+    with pytest.raises(ConfigurationError, match=rf"Breaker\.{name} must be"):
+        Breaker(**wrong)
+    mq_settings(QUEUES={"payments": {"BREAKER": wrong}})
+    with pytest.raises(ConfigurationError, match=f"BREAKER.*{name}"):
+        get_config()
+
+
+def test_a_path_that_leads_to_no_exception_is_refused():
+    for path in ("no_such_module.Error", "json.loads", "json.NoSuchError", "NoSuchError"):
+        with pytest.raises(ConfigurationError, match=r"Breaker\.on names"):
+            Breaker(on=[path]).classes()
+    assert Breaker(on=["ConnectionError", "json.JSONDecodeError"]).classes() == (ConnectionError, json.JSONDecodeError)
+
+
+def test_a_queue_in_rsmq_format_has_none(mq_settings):
+    mq_settings(QUEUES={"old": {"STORE": "rsmq", "BREAKER": {"of": 5}}})
+    with pytest.raises(ConfigurationError, match="not for queues in RSMQ's format"):
+        get_config()
