@@ -1,3 +1,4 @@
+from mq_django.core.breakers import Breaker as Breaker
 from mq_django.core.handler_options import exactly_once as exactly_once
 from mq_django.core.messages import CancelResult as CancelResult
 from mq_django.core.messages import Lookup as Lookup

@@ -169,6 +169,25 @@ def check_declared(config: Config) -> Iterator[CheckMessage]:
             yield _found("mq_django.E015", problem.message, problem.hint)
 
 
+@_of_valid_settings
+def check_breakers(config: Config) -> Iterator[CheckMessage]:
+    """Report breakers that name no exception, and those of handlers in RSMQ's format, which have none."""
+    found = [(f"MQ_DJANGO['QUEUES'][{name!r}]['BREAKER']", each.breaker) for name, each in config.queues.items()]
+    found += [(f"MQ_DJANGO['TOPICS'][{name!r}]['BREAKER']", each.breaker) for name, each in config.topics.items()]
+    for where, breaker in [*found, *((each.where, each.breaker) for each in handlers())]:
+        try:
+            if breaker is not None:
+                breaker.classes()
+        except ConfigurationError as error:
+            hint = "Write a class, or the path of one that can be imported."
+            yield _found("mq_django.E016", f"{where}: {error}.", hint)
+    for each in handlers():
+        queue = config.queues.get(each.queue or "")
+        if each.breaker and queue is not None and queue.store == "rsmq":
+            message = f"{each.where} has breaker=, and its queue {queue.name!r} is in RSMQ's format, which has none."
+            yield _found("mq_django.E016", message, "Remove breaker=, or use another queue.")
+
+
 def _first(names: Sequence[str]) -> str:
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
@@ -295,6 +314,7 @@ OF_DECLARED = (
     check_schedules,
     check_middleware,
     check_inbox_databases,
+    check_breakers,
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 from mq_django import conf, queues
 from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
+from mq_django.core.breakers import Breaker
 from mq_django.core.clock import aware
 from mq_django.core.options import History, options_of
 from mq_django.core.retries import RetryPolicy
@@ -95,6 +96,8 @@ READ = [
     ("MAX_SIZE", 1024, 1024),
     ("CONNECTION", "redis://h:6380/1", "redis://h:6380/1"),
     ("CONNECTION", None, ""),
+    ("BREAKER", None, None),
+    ("BREAKER", {"of": 10, "by": "key"}, Breaker(of=10, by="key")),
     ("ON_EXPIRE", "bury", "bury"),
     ("MAX_DEPTH", 10, 10),
     ("MAX_DEPTH", None, None),
@@ -203,6 +206,7 @@ def test_a_retry_policy_can_be_given_as_a_dict():
 
 
 WRONG_OPTIONS = {
+    "BREAKER": [3, "requests.ConnectionError", {"on": "requests.ConnectionError"}, {"share": 2}, {"every": 5}],
     "DURABILITY": ["fsync", True, None],
     "STORE": ["kafka", None],
     "VISIBILITY_TIMEOUT": [0, 0.001, timedelta(days=2), -1, "30", None, float("nan"), float("inf")],

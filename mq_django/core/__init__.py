@@ -9,8 +9,9 @@ comes from a caller is checked when the value is made; what comes from Redis is 
 
 `publication.publication()` checks all arguments of a publish and returns a `Publication`. Only `message_format`
 writes and reads the fields of entries (docs/protocol.md); `rsmq_format` does so for queues in RSMQ's format.
-`outcomes` has the ends that a delivery can have: `Ack`, `Retry`, `Bury`, `HandBack`, `SetAside`, `Expire` and
-`Cancel`. `retries` computes the delay of a retry.
+`outcomes` has the ends that a delivery can have: `Ack`, `Retry`, `Bury`, `HandBack`, `SetAside`, `Park`,
+`Expire` and `Cancel`. `retries` computes the delay of a retry, `breakers` says when messages wait instead, and `holds`
+what waits.
 
 Options of the settings are fields of the configs in `queue_configs` and `project`; `options`
 declares how a field is read, checked and documented. `keys` builds the names of all keys: no other module does.

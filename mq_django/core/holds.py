@@ -75,18 +75,34 @@ class Hold:
         return self.state in ("open", "ramp")
 
     def holds(self, now_ms: int) -> bool:
-        """Return whether its messages wait now."""
+        """Return whether its messages wait.
+
+        Args:
+            now_ms: the time, in ms since 1970.
+        """
         return self.state != "ended" and (self.until_ms is None or now_ms < self.until_ms)
 
     def encoded(self, *, probe_ms: int | None = None) -> bytes:
-        """Return it as the value in `{queue}:holds`."""
+        """Return it as the value in `{queue}:holds`.
+
+        Args:
+            probe_ms: of a breaker, the time between two probes in ms.
+
+        Raises:
+            InvalidMessage: a text cannot be encoded in UTF-8.
+        """
         found = {"state": self.state, "score": str(hold_score(self.subject)), "who": self.who, "reason": self.reason}
         times = {"since": self.since_ms, "until": self.until_ms, "next": self.next_ms, "probe": probe_ms}
         return dumps(found | {name: value for name, value in times.items() if value is not None})
 
     @classmethod
     def decoded(cls, subject: bytes, value: bytes) -> "Hold | None":
-        """Return the hold of a field of `{queue}:holds`; None if it is none: any program may have written it."""
+        """Return the hold of a field of `{queue}:holds`; None if it is none: any program may have written it.
+
+        Args:
+            subject: the field.
+            value: a JSON object, see `lua/parts/holds.lua`.
+        """
         try:
             kind, _, about = subject.decode().partition(":")
             found: Any = loads(value)

@@ -1,7 +1,6 @@
 """All Redis keys and channels of mq_django. No other module builds one.
 
-All keys of a queue have the queue's name as hash tag, so that they are in one slot of a Redis Cluster and scripts can
-use them together.
+All keys of a queue have its name as hash tag: they are in one slot of a cluster, and scripts can use them together.
 """
 
 import re
@@ -116,7 +115,6 @@ def instead_of(name: object) -> str:
 
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
-
 #: The streams that deliveries are read from, as in `Delivery.stream`. Only groups of topics have the last.
 READY, FRONT, LOG = 0, 1, 2
 
@@ -196,8 +194,7 @@ class HostKeys:
         """Return another key.
 
         `counted` is a HASH, consumer -> its counts that are in these counters, as `handled failed`; `versions` a ZSET
-        of the latest versions, each since when a consumer has it; `sampled` a STRING that exists while a process has
-        the latest sample.
+        of the latest versions, each since when a consumer has it; `sampled` a STRING while there is a latest sample.
         """
         return f"{self.namespace}:{{hosts.}}:{kind}"
 
@@ -228,8 +225,7 @@ class QueueKeys(PartitionKeys):
     due: str = field(init=False)
     #: ZSET, score the hash of the name: messages whose name no consumer has a handler for.
     unhandled: str = field(init=False)
-    #: ZSET, score the hash of the message's key: the lines of messages that may not run yet, in the order they came.
-    #: Below 0 are the messages of holds.
+    #: ZSET, score the hash of the message's key: the lines of messages that may not run yet; below 0 what is held.
     parked: str = field(init=False)
     #: HASH: bodies of the members of `priority`, `due`, `unhandled` and `parked`.
     waiting: str = field(init=False)
@@ -257,7 +253,7 @@ class QueueKeys(PartitionKeys):
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
-    #: The next six are for limits, order and turns, see `lua/parts/line_keys.lua`. HASH: logs of grants, by key.
+    #: The next six are for limits and order, see `lua/parts/line_keys.lua`. HASH: logs of grants, by key.
     limits: str = field(init=False)
     #: ZSET, score when the log has expired: keys with a log.
     rates: str = field(init=False)
@@ -269,11 +265,11 @@ class QueueKeys(PartitionKeys):
     permit_wakeups: str = field(init=False)
     #: ZSET, score the turn: hashes of the keys whose lines may go on, with FAIR.
     tags: str = field(init=False)
-    #: HASH: what is held by name or key, by people or a breaker: see `lua/parts/holds.lua`.
+    #: HASH: what is held, see `lua/parts/holds.lua`.
     holds: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
-    #: HASH: the same of schedules that were created at run time; `definition:`, `created:` and `changed:` + its name.
+    #: HASH: the same of schedules created at run time; `definition:`, `created:` and `changed:` + its name.
     runtime_schedules: str = field(init=False)
     #: HASH: notes about steps of workflows, until their runs have got them: see `lua/parts/step_notes.lua`.
     step_notes: str = field(init=False)
@@ -302,10 +298,6 @@ class QueueKeys(PartitionKeys):
     def streams(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.stream`."""
         return (self.ready, self.front)
-
-    def breaker(self, subject: str) -> str:
-        """Return the key of the HASH with the latest failures that a breaker counts. It has a TTL."""
-        return self._key(f"breaker:{subject}")
 
     def minutes(self, hour: int) -> str:
         """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
@@ -351,6 +343,10 @@ class QueueKeys(PartitionKeys):
     def stacks(self) -> str:
         """HASH with a TTL: consumer -> when somebody asked last for the stacks of what it runs, in ms since 1970."""
         return self._key("stacks")
+
+    def breaker(self, subject: str) -> str:
+        """Return the key of the HASH with the latest failures that a breaker counts. It has a TTL."""
+        return self._key(f"breaker:{subject}")
 
     def stacks_of(self, consumer: str) -> str:
         """Return the key of the STRING with a consumer's answer. It has a TTL."""

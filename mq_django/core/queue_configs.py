@@ -110,7 +110,7 @@ class DeliveryOptions:
         default=None,
         metadata=option(
             read_breaker,
-            "A [`Breaker`](reliability.md#when-what-a-handler-needs-is-down): messages wait while what they need is "
+            "A [`Breaker`](howto/wait-for-a-partner.md): messages wait while what they need is "
             'down. Or a dict of its arguments: `on`, `share` (0.5), `of` (20), `within` (60 s), `by` (`"name"`), '
             "`probe` (30 s).",
         ),

@@ -71,9 +71,8 @@ class Depths(NamedTuple):
     unhandled: int
     pending: int
     dead: int
+    #: Without those that are held: these wait until their hold ends.
     parked: int = 0
-    #: Those of the parked ones that are held.
-    held: int = 0
 
     @property
     def depth(self) -> int:

@@ -325,15 +325,14 @@ class StreamStore(WaitingMessages):
                 ("ZCARD", keys.unhandled),
                 ("XLEN", keys.dead),
                 ("ZCARD", keys.priority),
-                ("ZCARD", keys.parked),
-                ("ZCOUNT", keys.parked, "-inf", "(0"),
+                ("ZCOUNT", keys.parked, 0, "+inf"),
                 ("XPENDING", keys.ready, self.keys.group),
                 ("XPENDING", keys.front, self.keys.group),
             ]
         )
-        ready, front, due, unhandled, dead, ranked, parked, held = (reply_or_raise(reply) for reply in replies[:8])
-        pending = sum(0 if is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[8:])
-        return Depths(ready + front + ranked - pending, due, unhandled, pending, dead, parked, held)
+        ready, front, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
+        pending = sum(0 if is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
+        return Depths(ready + front + ranked - pending, due, unhandled, pending, dead, parked)
 
     def _taken(self, found: Taken | None) -> Taken:
         """Return the deliveries; prepare the queue if that is necessary."""

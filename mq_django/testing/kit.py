@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from mq_django.core import partitions
+from mq_django.core.holds import Hold
 from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
@@ -102,6 +103,11 @@ class MQ(Recorder):
     def dead(self) -> list[DeadLetter]:
         """The dead letters of all queues, in each queue in the order in which they were buried."""
         return looking.dead()
+
+    @property
+    def breakers(self) -> list[Hold]:
+        """The breakers of all queues that are open, or let more and more messages through."""
+        return looking.breakers()
 
     @property
     def results(self) -> list[Any]:

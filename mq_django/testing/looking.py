@@ -11,6 +11,7 @@ from django.utils.module_loading import import_string
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import Filterable
+from mq_django.core.holds import Hold
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.message_format import entry_ms
 from mq_django.core.messages import Delivery, Message
@@ -22,7 +23,7 @@ from mq_django.inspector.message_views import MessageView, Rows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import StreamReader
 from mq_django.producers.topics import topics
-from mq_django.stores import open_log
+from mq_django.stores import open_log, open_store
 from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
@@ -118,6 +119,21 @@ def dead(queue: str | None = None) -> list[DeadLetter]:
         ConfigurationError, NoServer: there is no usable server for tests.
     """
     return [letter for name in _names(queue) for letter in _dead_letters(name)]
+
+
+def breakers() -> list[Hold]:
+    """Return the breakers of all queues that are open, or let more and more messages through.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses a command.
+        ConfigurationError, NoServer: there is no usable server for tests.
+    """
+    found = [_stored_holds(part) for name in _names(None) for part in get_config().queue(name).each_part]
+    return [hold for holds in found for hold in holds.values() if hold.by_breaker]
+
+
+def _stored_holds(config: QueueConfig) -> Mapping[str, Hold]:
+    return open_store(config, open_transport("inspect", config.connection)).current_holds()
 
 
 def results(task_or_queue: Any = None) -> list[Any]:

@@ -213,7 +213,7 @@ class Consumer:
         for store in self._stores:
             promoted = store.promote(limit=BATCH)
             depths = store.depths()
-            if promoted.moved or depths.ready or depths.parked > depths.held or depths.pending:
+            if promoted.moved or depths.ready or depths.parked or depths.pending:
                 return False
         return True
 

@@ -247,10 +247,8 @@ class Executor:
         """Pass the outcome of a delivery that has run to the settler, and return its final form.
 
         Args:
-            delivery, handler: that have run.
-            outcome: of the handler.
-            seconds: how long it ran.
-            raised: what it has raised.
+            delivery, handler, outcome: what has run, and how it has ended.
+            seconds, raised: how long it ran, and what it has raised.
             together: how many messages the call had.
             uncharged: the outcome is a Retry that counts as no attempt, and is logged by the caller.
         """
@@ -275,7 +273,6 @@ class Executor:
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)
             if trip:
-                # It may have had no attempt: see Breakers.judge().
                 self.state.ended(RETURNED, self.number, delivery.stream, delivery.entry)
                 self.settler.add(Settlement(delivery, outcome, micros=micros, trip=trip))
                 return Retry(error=trip.error)

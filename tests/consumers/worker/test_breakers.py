@@ -9,6 +9,7 @@ from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import message_lists
 from mq_django.inspector.holds import end_hold, hold, holds
+from mq_django.inspector.queues import quick_stats
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
 from tests.hearing import hears
 from tests.seeding import opened, publish
@@ -69,8 +70,8 @@ def probe(redis_client):
     return make_due
 
 
-def depth(queue):
-    return sum(opened(part.name).depths().depth for part in get_config().queue(queue).each_part)
+def depth(queue="payments"):
+    return quick_stats(queue).depth
 
 
 BREAKER = Breaker(on=[PartnerDown], of=10)
@@ -133,7 +134,7 @@ def test_nothing_is_buried_while_it_is_open(plain, partner, probe):
     partner.is_up = True
     for _ in range(9):
         probe()
-    assert opened("payments").depths().depth == 0
+    assert depth() == 0
 
 
 def test_what_opened_it_is_not_charged_either(plain, partner, probe):
@@ -165,7 +166,7 @@ def test_a_failing_ramp_goes_back_to_probes(plain, partner, probe):
     partner.left = 1000
     probe()
     assert holds("payments") == ()
-    assert opened("payments").depths().depth == 0
+    assert depth() == 0
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_coroutines_batches_and_tasks_have_breakers(plain, partner):
         publish("payments", "batch", number)
     run()
     assert {(each.value, each.state) for each in holds("payments")} == {("async", "open"), ("batch", "open")}
-    assert opened("payments").depths().held == 40
+    assert quick_stats("payments").parked == 40
 
 
 def test_it_is_opened_and_closed_by_hand(plain, partner):
