@@ -73,11 +73,12 @@ def section(page: Page, name: str) -> dict[str, Any]:
     config = get_config().queue(name)
     if not config.has_schedules or config.public_name != config.name:
         return {}
-    now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
+    now_ms, found, total, is_part = plans.schedules(name, limit=MAX_ROWS, bounded=True)
     return {
         "schedules": [_row(page, plan, now_ms, back="") for plan in found],
         "schedule_add_url": page.url("schedule_add", name) if page.can(OPERATE, SEE_DATA) else "",
         "schedules_total": text.number(total) if total > len(found) else "",
+        "schedules_are_part": is_part,
         "schedule_field": NAMED,
     }
 
@@ -189,8 +190,8 @@ def all_schedules(page: Page) -> HttpResponse:
     }
     if state and state not in labels:
         raise InvalidFilter(_("This page has no filter “%(field)s”.") % {"field": STATE})
-    listed, unread = plans.all_schedules(text.now_ms())
-    matching = [each for each in listed if asked.lower() in f"{each.queue} {each.name}".lower()]
+    every = plans.all_schedules(text.now_ms())
+    matching = [each for each in every.found if asked.lower() in f"{each.queue} {each.name}".lower()]
     start = min(whole(given(page, START) or "0") or 0, len(matching))
     found, looked = _page_of(matching, start, state)
     terms = {FILTER: asked, STATE: state, START: str(looked)}
@@ -207,7 +208,8 @@ def all_schedules(page: Page) -> HttpResponse:
         is_filtered=bool(asked or state),
         is_later=start > 0,
         total=text.number(len(matching)),
-        unread=[text.visible(name, limit=160) for name in unread[:MAX_ROWS]],
+        unread=[text.visible(name, limit=160) for name in every.unread[:MAX_ROWS]],
+        partly=[text.visible(name, limit=160) for name in every.partly[:MAX_ROWS]],
         go_on=f"?{urlencode({field: value for field, value in terms.items() if value})}"
         if looked < len(matching)
         else "",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol, TypedDict
@@ -258,12 +258,18 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
     if timezone is not None:
         check_time_zone(timezone)
     try:
-        croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
+        _check_cron(croniter, expression)
     except (ValueError, LookupError) as error:
         raise ConfigurationError(
             f"No day ever matches {repr_of(expression)}, or it is not a cron expression: {error}"
         ) from error
     return Cron(" ".join(expression.split()), timezone)
+
+
+@lru_cache(maxsize=1000)
+def _check_cron(croniter: Any, expression: str) -> None:
+    """Raise ValueError or LookupError if an expression is not valid or never matches. Many schedules have the same."""
+    croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
 
 
 def check_time_zone(name: str) -> None:

@@ -42,11 +42,12 @@ class FullSlots:
     ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: that would take three times as long to make, and a page of all queues makes thousands.
+@dataclass(slots=True, kw_only=True)
 class ConsumerView:
     """A consumer of a queue.
 
-    What it announces is read when it is asked for: a page of all queues has thousands of these and uses little of each.
+    Its description is read when it is asked for: pages use little of each.
     """
 
     id: str
@@ -211,11 +212,19 @@ class Consumers(Sequence[ConsumerView]):
         found = [(name, described[name]) for name in [min(described, default="")] if name]
         return next((view for view in _views(self._membership, found, self._now_ms) if view.alive), None)
 
+    def each(self) -> Iterator[ConsumerView]:
+        """Yield all, in any order, and keep none."""
+        return _views(self._membership, self._membership.consumers.each(), self._now_ms)
+
     def _all(self) -> tuple[ConsumerView, ...]:
         if self._found is None:
-            views = _views(self._membership, self._membership.consumers.items(), self._now_ms)
-            self._found = tuple(sorted(views, key=lambda view: (not view.alive, view.id)))
+            self._found = tuple(sorted(self.each(), key=lambda view: (not view.alive, view.id)))
         return self._found
+
+
+def each_once(found: Sequence[ConsumerView]) -> Iterable[ConsumerView]:
+    """Return the consumers of a queue, in any order, to read once: what is kept of thousands takes time."""
+    return found.each() if isinstance(found, Consumers) else found
 
 
 def housekeepers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:

@@ -23,7 +23,7 @@ from mq_django.core.partitions import SEPARATOR, number_in, partition_name, publ
 from mq_django.core.redaction import redact
 from mq_django.errors import MQError, StoreError, WrongKeyType
 from mq_django.inspector import dead_letters
-from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, view_of_entry
+from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, ScannedRows, view_of_entry
 from mq_django.inspector.queues import all_configs, transports_of
 from mq_django.inspector.readers import Ended, ended, open_reader, reader_of
 from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, StreamReader, most_bytes, one_queue, scan
@@ -79,7 +79,7 @@ def messages(
         return scan(partial(_handled, history, where, by_end), where, after=after, limit=limit)
     reader = open_reader(name, with_log=with_log)
 
-    def read(cursor: str, count: int) -> Rows:
+    def read(cursor: str, count: int) -> ScannedRows:
         return reader.rows(state, where, after=cursor, limit=count)
 
     return scan(read, where, after=after, limit=limit)

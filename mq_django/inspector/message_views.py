@@ -36,6 +36,8 @@ WaitingState = Literal["delayed", "unhandled", "parked"]
 
 #: Messages that a reader scanned: the cursor and the view of each, None if it does not match.
 Rows = Iterator[tuple[str, "MessageView | None"]]
+#: The same; for a filter of data, the number of several that do not match may stand for them, with the last cursor.
+ScannedRows = Iterator[tuple[str, "MessageView | int | None"]]
 
 
 class Matcher(Protocol):

@@ -104,8 +104,13 @@ def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> 
 __all__ = ["MAX_REASON", "TAKEN", "ListedSchedule", "Origin", "PlannedSchedule", "SkippedTick", "Statuses"]
 
 
-def schedules(name: str, *, limit: int | None = None) -> Statuses:
+def schedules(name: str, *, limit: int | None = None, bounded: bool = False) -> Statuses:
     """Return the schedules of a queue by name; groups and queues in RSMQ's format have none.
+
+    Args:
+        name: the queue.
+        limit: at most so many, the first ones.
+        bounded: only some of very many, for a page.
 
     Raises:
         UnknownQueue: the queue is not configured.
@@ -113,19 +118,34 @@ def schedules(name: str, *, limit: int | None = None) -> Statuses:
     """
     config = get_config().queue(name)
     transport = open_transport("inspect", config.connection)
-    return statuses(config, transport, limit=limit) if config.has_schedules else Statuses(0, [], 0)
+    if not config.has_schedules:
+        return Statuses(0, [], 0)
+    return statuses(config, transport, limit=limit, bounded=bounded)
 
 
-def all_schedules(now_ms: int) -> tuple[list[ListedSchedule], list[str]]:
-    """Return the schedules of all queues by queue and name, and the queues whose schedules cannot be read.
+class AllSchedules(NamedTuple):
+    """The schedules of all queues, by queue and name."""
+
+    found: Sequence[ListedSchedule]
+    #: The queues whose schedules cannot be read, and the ones that have more than were read.
+    unread: Sequence[str]
+    partly: Sequence[str]
+
+
+def all_schedules(now_ms: int) -> AllSchedules:
+    """Return the schedules of all queues.
 
     Raises:
         StoreError: no server can be reached.
     """
     configs = [config for config in get_config().queues.values() if config.has_schedules]
     found = listed_of(configs, open_transports("inspect", [config.connection for config in configs]), now_ms=now_ms)
-    unread = [config.name for config, each in zip(configs, found, strict=True) if isinstance(each, StoreError)]
-    return [each for queue in found if not isinstance(queue, StoreError) for each in queue], unread
+    read = {config.name: each for config, each in zip(configs, found, strict=True) if not isinstance(each, StoreError)}
+    return AllSchedules(
+        found=[each for listed, _ in read.values() for each in listed],
+        unread=[config.name for config in configs if config.name not in read],
+        partly=[name for name, (_, is_part) in read.items() if is_part],
+    )
 
 
 #: Ticks that are shown of a schedule.

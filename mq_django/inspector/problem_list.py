@@ -163,6 +163,10 @@ def outbox_problem(view: OutboxView, what: OutboxProblem, thresholds: Thresholds
     return QueueProblem(queue=name, kind="outbox", sentence=said, figure=figure, threshold=threshold, since_ms=since_ms)
 
 
+#: The most schedules of a queue that are looked at, by name.
+MAX_SCHEDULES = 1000
+
+
 def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterator[QueueProblem]:
     """Yield the schedules that do not fire. Paused queues are left out: there they wait on purpose."""
     in_code = {entry.queue for entry in scheduled()}
@@ -173,7 +177,8 @@ def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterato
         and view.name == public_name(view.name)
         and not (view.error or view.paused)
     ]
-    for config, found in zip(configs, statuses_of(configs, transports_of(configs)) if configs else (), strict=True):
+    read = statuses_of(configs, transports_of(configs), limit=MAX_SCHEDULES) if configs else ()
+    for config, found in zip(configs, read, strict=True):
         if isinstance(found, StoreError):
             # The queue was read: its page shows what has another type.
             continue

@@ -1,9 +1,10 @@
 """All consumers of all queues as processes, and asking them to go quiet or to stop."""
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mq_django.conf import get_config
@@ -11,10 +12,10 @@ from mq_django.core.partitions import public_name
 from mq_django.core.running_handler import Progress
 from mq_django.core.stacks import Stacks, read_stacks
 from mq_django.errors import StoreError
-from mq_django.inspector.consumers import ConsumerView, State
+from mq_django.inspector.consumers import ConsumerView, RunningView, State, each_once
 from mq_django.inspector.message_views import MessageView, progress_of
 from mq_django.inspector.queue_view import QueueView
-from mq_django.inspector.queues import overview
+from mq_django.inspector.queues import all_configs, bare, overview
 from mq_django.inspector.readers import held
 from mq_django.inspector.stream_reader import Receipt
 from mq_django.stores import open_members
@@ -27,7 +28,7 @@ from mq_django.transport.connections import open_transport
 Ask = Literal["quiet", "stop"]
 
 #: By queue and receipt: a message, and what its handler has reported last.
-Known = Mapping[str, Mapping[Receipt, tuple[MessageView, Progress | None]]]
+Known = Mapping[tuple[str, Receipt], tuple[MessageView, Progress | None]]
 
 #: The most running deliveries of one queue whose messages are read.
 MAX_RUNNING = 200
@@ -116,31 +117,69 @@ def everybody(only: str = "") -> Everybody:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    wholes = overview(minutes=0)
-    found = [part for view in wholes for part in view.each_part]
+    found = bare(all_configs())
     views = [view for view in found if not view.error]
-    known = _known(views)
-    processes: dict[tuple[str, str], list[tuple[str, ConsumerView]]] = defaultdict(list)
-    for view in views:
-        for consumer in view.consumers:
-            if (not only or only in (consumer.id, consumer.supervisor)) and consumer.is_process:
-                processes[consumer.supervisor, consumer.id].append((view.name, consumer))
-    live_first = sorted(processes.values(), key=lambda found: not any(one.alive for _, one in found))
-    by_supervisor: dict[str, list[list[tuple[str, ConsumerView]]]] = defaultdict(list)
+    sums = _added_up(views, only)
+    known = _known(sums.values())
+    live_first = sorted(sums.values(), key=lambda one: not one.latest.alive)
+    by_supervisor: dict[str, list[_Sum]] = defaultdict(list)
     for each in live_first[:MAX_PROCESSES]:
-        by_supervisor[each[0][1].supervisor].append(each)
+        by_supervisor[each.latest.supervisor].append(each)
     housekeeping = _housekeeping(views)
-    supervisors = []
-    for name in dict.fromkeys([*by_supervisor, *housekeeping]):
-        shown = [_process(each, known) for each in by_supervisor[name]]
-        supervisors.append(_supervisor(name, shown, by_supervisor[name], housekeeping.get(name, ())))
+    supervisors = [
+        _supervisor(name, by_supervisor[name], housekeeping.get(name, ()), known)
+        for name in dict.fromkeys([*by_supervisor, *housekeeping])
+    ]
+    served: dict[str, bool] = defaultdict(bool)
+    for view in views:
+        served[public_name(view.name)] |= view.is_served
     return Everybody(
         now_ms=max((view.now_ms for view in views), default=0),
         supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
-        alone=[view.name for view in wholes if not (view.error or view.is_served)],
+        alone=[name for name, is_served in served.items() if not is_served],
         errors={view.name: view.error for view in found if view.error},
         left_out=max(0, len(live_first) - MAX_PROCESSES),
     )
+
+
+@dataclass(slots=True)
+class _Sum:
+    """One consumer in all queues, added up while they are read: each queue has a description of it."""
+
+    #: As the queue has it that got its latest heartbeat: its supervisor sends one after another.
+    latest: ConsumerView
+    queues: list[str] = field(default_factory=list)
+    running: list[tuple[str, RunningView]] = field(default_factory=list)
+    handled: int = 0
+    failed: int = 0
+    asked: str = ""
+
+    def add(self, queue: str, said: ConsumerView) -> None:
+        if _age(said) < _age(self.latest):
+            self.latest = said
+        self.queues.append(queue)
+        self.running += [(queue, item) for item in said.running]
+        self.handled += said.handled
+        self.failed += said.failed
+        if said.asked:
+            self.asked = _most((self.asked, said.asked))
+
+
+def _age(said: ConsumerView) -> float:
+    return math.inf if said.seen_ms_ago is None else said.seen_ms_ago
+
+
+def _added_up(views: Sequence[QueueView], only: str) -> dict[tuple[str, str], _Sum]:
+    """Return the consumers of all queues, or only one, or the ones of one supervisor."""
+    sums: dict[tuple[str, str], _Sum] = {}
+    for view in views:
+        for said in each_once(view.consumers):
+            if (not only or only in (said.id, said.supervisor)) and said.is_process:
+                found = sums.get((said.supervisor, said.id))
+                if found is None:
+                    found = sums[said.supervisor, said.id] = _Sum(said)
+                found.add(view.name, said)
+    return sums
 
 
 def ping(*queues: str) -> dict[str, list[str]]:
@@ -214,21 +253,19 @@ def _members(name: str) -> Members:
     return open_members(config, open_transport("inspect", config.connection))
 
 
-def _receipts(view: QueueView) -> Sequence[Receipt]:
-    """Return the receipts of the messages that the live consumers of a queue are handling."""
-    running = (consumer.running for consumer in view.consumers if consumer.alive)
-    return [(found.source, found.entry) for each in running for found in each][:MAX_RUNNING]
-
-
-def _known(views: Sequence[QueueView]) -> Known:
+def _known(sums: Iterable[_Sum]) -> Known:
     """Return the messages that live consumers are handling, with what their handlers have reported."""
-    found = held({view.name: _receipts(view) for view in views})
+    receipts: dict[str, list[Receipt]] = defaultdict(list)
+    for one in sums:
+        for queue, item in one.running if one.latest.alive else ():
+            receipts[queue].append((item.source, item.entry))
+    found = held({queue: each[:MAX_RUNNING] for queue, each in receipts.items()})
     running = [(queue, receipt, message) for queue, known in found.items() for receipt, message in known.items()]
     reported = progress_of([(queue, message.id) for queue, _, message in running])
-    both: dict[str, dict[Receipt, tuple[MessageView, Progress | None]]] = {view.name: {} for view in views}
-    for (queue, receipt, message), progress in zip(running, reported, strict=True):
-        both[queue][receipt] = (message, progress)
-    return both
+    return {
+        (queue, receipt): (message, progress)
+        for (queue, receipt, message), progress in zip(running, reported, strict=True)
+    }
 
 
 def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str, ConsumerView]]]:
@@ -240,16 +277,14 @@ def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str
     return found
 
 
-def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> ProcessView:
-    _, one = found[0]
+def _process(found: _Sum, known: Known) -> ProcessView:
+    one = found.latest
     running = [
         RunningMessage(queue=queue, ms=item.ms, message=message, progress=progress)
-        for queue, consumer in found
-        # Those of its messages that are not known have finished since the heartbeat.
-        if known[queue]
-        for item in consumer.running
-        if (item.source, item.entry) in known[queue]
-        for message, progress in [known[queue][item.source, item.entry]]
+        for queue, item in found.running
+        # Those that are not known have finished since the heartbeat.
+        if (at := (queue, (item.source, item.entry))) in known
+        for message, progress in [known[at]]
     ]
     return ProcessView(
         id=one.id,
@@ -259,11 +294,11 @@ def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> Process
         coroutines=one.coroutines,
         since_ms=one.since_ms,
         state=one.state,
-        asked=_most(consumer.asked for _, consumer in found),
-        queues=_public(queue for queue, _ in found),
+        asked=found.asked,
+        queues=_public(found.queues),
         running=sorted(running, key=lambda item: -item.ms),
-        handled=sum(consumer.handled for _, consumer in found),
-        failed=sum(consumer.failed for _, consumer in found),
+        handled=found.handled,
+        failed=found.failed,
     )
 
 
@@ -273,21 +308,17 @@ def _most(asked: Iterable[str]) -> str:
 
 
 def _supervisor(
-    name: str,
-    processes: Sequence[ProcessView],
-    found: Sequence[Sequence[tuple[str, ConsumerView]]],
-    housekeeping: Sequence[tuple[str, ConsumerView]],
+    name: str, found: Sequence[_Sum], housekeeping: Sequence[tuple[str, ConsumerView]], known: Known
 ) -> SupervisorView:
-    views = [consumer for each in (*found, housekeeping) for _, consumer in each]
-    # It sends its heartbeat to one queue after another: the latest one counts.
-    seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
+    views = [*(one.latest for one in found), *(view for _, view in housekeeping)]
+    latest = min(views, key=_age)
     return SupervisorView(
         id=name,
-        host=views[0].host,
-        version=views[0].version,
-        seen_ms_ago=seen,
-        alive=any(view.alive for view in views),
-        processes=sorted(processes, key=lambda process: process.id),
+        host=latest.host,
+        version=latest.version,
+        seen_ms_ago=latest.seen_ms_ago,
+        alive=latest.alive,
+        processes=sorted((_process(each, known) for each in found), key=lambda process: process.id),
         housekeeping=_public(queue for queue, _ in housekeeping),
         asked=_most(one.asked for _, one in housekeeping),
     )

@@ -147,8 +147,16 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     config = get_config().queue(name)
     if minutes:
         return _looked_at([config], minutes=minutes)[0]
-    parts = config.each_part
-    return summed(config, list(map(_shown, parts, read_views(parts, transports_of(parts), minutes=0))))
+    return summed(config, bare(config.each_part))
+
+
+def bare(configs: Sequence[QueueConfig]) -> list[QueueView]:
+    """Return queues without their activity, and without what their messages wait for.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    return list(map(_shown, configs, read_views(configs, transports_of(configs), minutes=0)))
 
 
 def redis_now_ms() -> int:
@@ -185,7 +193,7 @@ def totals() -> Totals:
         for _, what, _, count in chain.from_iterable(map(counts, days)):
             if what in happened:
                 happened[what] += count
-    views = list(map(_shown, configs, read_views(configs, transports_of(configs), minutes=0)))
+    views = bare(configs)
     states = [state for state in STATES if state != "parked"]
     waiting: Any = {state: sum(getattr(view, state) for view in views) for state in states}
     return Totals(

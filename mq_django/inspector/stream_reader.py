@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter, may_match
@@ -19,6 +19,7 @@ from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
     Rows,
+    ScannedRows,
     WaitingState,
     name_of,
     ref_of,
@@ -26,13 +27,16 @@ from mq_django.inspector.message_views import (
     view_of_entry,
     without_data,
 )
-from mq_django.stores.dead_letters import is_entry
+from mq_django.stores.dead_letters import FIRST, is_entry, next_count
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: The most messages that are counted before a message.
 MAX_BEFORE = 1000
+
+#: No entry follows the largest id, and to ask for them is an error.
+LAST_ENTRY = b"18446744073709551615-18446744073709551615"
 
 #: Where ready and pending messages are, in the order of reading: the first part of their references. Only groups of
 #: topics have "log". Queues in RSMQ's format have only "priority", which is RSMQ's sorted set.
@@ -67,6 +71,54 @@ def _stream(keys: QueueKeys, source: Source) -> str:
     return keys.streams()[_STREAMS[source]]
 
 
+class _ReadyStream(NamedTuple):
+    """A stream whose undelivered entries are read."""
+
+    transport: Transport
+    queue: str
+    source: Source
+    key: str
+    where: Matcher
+
+    def rows(self, group: str, after: str, limit: int, max_bytes: int) -> ScannedRows:
+        """Yield up to `limit` entries after one, or from the first undelivered one on."""
+        more = 1
+        while more:
+            # For a search the script only finds the first ones.
+            count = min(limit, FIRST) if self.where.data else limit
+            args: list[Argument] = [group, after, count, most_bytes(self.where, max_bytes)]
+            command = scripts.command("entries_ready", keys=[self.key], args=args)
+            more, *flat = reply_or_raise(self.transport.pipeline([command])[0])
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+                after, limit = entry.decode(), limit - 1
+                yield self._row(entry, fields)
+            if self.where.data and (more or len(flat) == 2 * count):
+                yield from self._searched(after.encode(), limit)
+                return
+
+    def _searched(self, after: bytes, limit: int) -> ScannedRows:
+        """Yield up to `limit` entries that follow one. For Redis a script would be seven times as much work."""
+        count = FIRST
+        while limit > 0 and after != LAST_ENTRY:
+            count = min(count, limit)
+            command: Command = ("XRANGE", self.key, b"(" + after, "+", "COUNT", count)
+            found = reply_or_raise(self.transport.pipeline([command])[0])
+            texts = [text for entry, fields in found for text in (entry, *fields)]
+            if found and not may_match(texts, self.where.data):
+                yield f"{self.source}.{found[-1][0].decode()}", len(found)
+            else:
+                for entry, fields in found:
+                    yield self._row(entry, fields)
+            if len(found) < count:
+                return
+            after, limit = found[-1][0], limit - count
+            count = next_count(count, texts)
+
+    def _row(self, entry: bytes, fields: list[Any]) -> tuple[str, MessageView | None]:
+        ref = f"{self.source}.{entry.decode()}"
+        return ref, view_of_entry(self.queue, entry, fields, self.where, ref=ref)
+
+
 class StreamReader:
     """Reads the messages of one queue. Read-only."""
 
@@ -94,7 +146,7 @@ class StreamReader:
         after: str = "",
         limit: int,
         max_bytes: int = MAX_LISTED,
-    ) -> Rows:
+    ) -> ScannedRows:
         """Yield up to `limit` messages after a cursor, of those that are ready, pending or wait.
 
         Ready ones are in the order of delivery: urgent ones, prioritised ones, then the others. Prioritised ones
@@ -220,32 +272,24 @@ class StreamReader:
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 
-    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> ScannedRows:
         return self._by_source(partial(self._ready_in, where, max_bytes), after, limit)
 
-    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> ScannedRows:
         return self._by_source(partial(self._pending_in, where, max_bytes), after, limit)
 
-    def _by_source(self, read: Callable[[Source, str, int], Rows], after: str, limit: int) -> Rows:
+    def _by_source(self, read: Callable[[Source, str, int], ScannedRows], after: str, limit: int) -> ScannedRows:
         begin, position = _cursor(after)
         for source in self.sources[SOURCES.index(begin) :]:
             for row in read(source, position if source == begin else "", limit) if limit > 0 else ():
-                limit -= 1
+                limit -= scanned_in(row[1])
                 yield row
 
-    def _ready_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
+    def _ready_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> ScannedRows:
         if source == "priority":
-            yield from self._ranked(self._keys.priority, where, index_in(after), limit, max_bytes)
-            return
-        more = 1
-        while more:
-            args: list[Argument] = [self._keys.group, after, limit, most_bytes(where, max_bytes)]
-            command = scripts.command("entries_ready", keys=[_stream(self._keys, source)], args=args)
-            more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
-            for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-                after, limit = entry.decode(), limit - 1
-                ref = f"{source}.{after}"
-                yield ref, view_of_entry(self.queue, entry, fields, where, ref=ref)
+            return self._ranked(self._keys.priority, where, index_in(after), limit, max_bytes)
+        stream = _ReadyStream(self._transport, self.queue, source, _stream(self._keys, source), where)
+        return stream.rows(self._keys.group, after, limit, max_bytes)
 
     def _pending_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
@@ -429,8 +473,13 @@ class Scanned(Generic[T]):
     after: str
 
 
+def scanned_in(row: object) -> int:
+    """Return how many messages a row stands for."""
+    return row if isinstance(row, int) else 1
+
+
 def scan(
-    read: Callable[[str, int], Iterator[tuple[str, T | None]]], where: object, *, after: str, limit: int
+    read: Callable[[str, int], Iterator[tuple[str, T | int | None]]], where: object, *, after: str, limit: int
 ) -> Scanned[T]:
     """Return up to `limit` of the rows of `read` that match, and the cursor to continue from.
 
@@ -442,11 +491,11 @@ def scan(
     while True:
         before = scanned
         for cursor, row in read(after, batch):
-            if len(rows) == limit or scanned == MAX_SCANNED:
+            if len(rows) == limit or scanned >= MAX_SCANNED:
                 return Scanned(rows, scanned, after)
-            scanned += 1
+            scanned += scanned_in(row)
             after = cursor
-            if row is not None:
+            if not isinstance(row, int | None):
                 rows.append(row)
             if reads_data and time.monotonic() > deadline:
                 return Scanned(rows, scanned, after)

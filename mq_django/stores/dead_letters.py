@@ -10,7 +10,7 @@ from mq_django.core.filters import may_match
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import QueueKeys, RsmqKeys
-from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_entry, encode_entry, entry_ms, moment, moment_ms
+from mq_django.core.message_format import decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import Publication
@@ -124,8 +124,15 @@ def buried_history(fields: Mapping[bytes, bytes]) -> str:
 #: Dead letters that a script call moves: few enough to block Redis only shortly.
 BATCH = 500
 
-#: As many if their data are read.
-BATCH_OF_DATA = 50
+#: As many if their data are read and have few bytes, and the first ones of a search. So a reply has some megabytes even
+#: if all entries have one; where long ones follow short ones, it may have 50.
+BATCH_OF_DATA, SMALL, FIRST = 50, 64 * 1024, 5
+
+
+def next_count(count: int, texts: Sequence[bytes]) -> int:
+    """Return how many entries a search reads at a time after some with these texts."""
+    return min(2 * count, BATCH_OF_DATA) if sum(map(len, texts)) < SMALL else FIRST
+
 
 #: Bytes of a field that filters use: an error has up to 4 KiB.
 MAX_TRAIT = 4 * 1024
@@ -178,6 +185,7 @@ class DeadLetters:
         self._config = config
         self._keys = config.keys
         self._transport = transport_of(config, transport)
+        self._at_once = FIRST
 
     def read(
         self,
@@ -204,14 +212,20 @@ class DeadLetters:
     def traits(
         self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False, data: str = ""
     ) -> list[Letter]:
-        """Return the fields that filters use; for a filter of data at most BATCH_OF_DATA letters. See read()."""
+        """Return the fields that filters use; for a filter of data of fewer letters. See read()."""
         if not data:
             _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
             return [_letter(*row) for row in found]
-        limit = min(limit, BATCH_OF_DATA)
-        _, found = self.read(
-            limit=limit, first=first, last=last, newest_first=newest_first, max_bytes=MAX_ENTRY_BYTES, which="LISTED"
-        )
+        # A script would be much more work for Redis.
+        name, *bounds = ("XREVRANGE", last, first) if newest_first else ("XRANGE", first, last)
+        command: Command = (name, self._keys.dead, *bounds, "COUNT", min(limit, self._at_once))
+        rows = reply_or_raise(self._transport.pipeline([command])[0])
+        texts = [text for _, flat in rows for text in flat]
+        self._at_once = next_count(self._at_once, texts)
+        if not may_match(texts, data):
+            # Without data, none matches.
+            return [Letter(entry.decode(), "", "", None, "", None) for entry, _ in rows]
+        found = [(entry.decode(), fields_of(flat)) for entry, flat in rows]
         return [_letter(*row)._replace(data=self._data(*row, data)) for row in found]
 
     def _data(self, entry: str, fields: Fields, data: str) -> Any:

@@ -165,6 +165,8 @@ class Statuses(NamedTuple):
     now_ms: int
     found: Sequence[PlannedSchedule]
     total: int
+    #: Whether there are more, because a hash has more fields than are read for a page.
+    is_part: bool = False
 
 
 class ListedSchedule(NamedTuple):
@@ -176,7 +178,12 @@ class ListedSchedule(NamedTuple):
 
 
 def statuses(
-    config: QueueConfig, transport: Transport, *, name: str | None = None, limit: int | None = None
+    config: QueueConfig,
+    transport: Transport,
+    *,
+    name: str | None = None,
+    limit: int | None = None,
+    bounded: bool = False,
 ) -> Statuses:
     """Return every schedule that publishes to a queue or once did, by name.
 
@@ -184,7 +191,13 @@ def statuses(
         config: a queue, or only one of its partitions.
         name: only schedules with this name: first from code or settings, last one that was removed from there.
         limit: at most so many, the first ones.
+        bounded: only some of a hash with more than MAX_FIELDS, for a page.
     """
+    if bounded:
+        (found,) = _each_queue([config], [transport], partial(_statuses, limit=limit))
+        if isinstance(found, StoreError):
+            raise found
+        return found
     replies = transport.pipelines([_commands(part, name) for part in config.each_part])
     return _statuses(config, replies, name=name, limit=limit)
 
@@ -194,21 +207,21 @@ def statuses_of(
 ) -> list[Statuses | StoreError]:
     """Return the schedules of queues, each of which has its transport; an error for a queue that cannot be read.
 
-    At most `limit` of each queue, the first ones by name.
+    At most `limit` of each queue, the first ones by name, and only some of a hash with more than MAX_FIELDS.
     """
     return _each_queue(configs, transports, partial(_statuses, limit=limit))
 
 
 def listed_of(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, now_ms: int
-) -> list[list[ListedSchedule] | StoreError]:
-    """Return the schedules of queues by name; an error for a queue that cannot be read. See statuses_of().
+) -> list[tuple[list[ListedSchedule], bool] | StoreError]:
+    """Return the schedules of queues by name, and whether there are more; an error for a queue that cannot be read.
 
-    `now_ms` is the time by the clock of Redis, which is not read for each queue.
+    See statuses_of(). `now_ms` is the time by the clock of Redis, which is not read for each queue.
     """
 
-    def read(config: QueueConfig, replies: Sequence[Sequence[Any]]) -> list[ListedSchedule]:
-        return _listed(config, [(now_ms * 1000, *hashes) for hashes in replies])[1]
+    def read(config: QueueConfig, replies: Sequence[Sequence[Any]]) -> tuple[list[ListedSchedule], bool]:
+        return _listed(config, [(now_ms * 1000, *hashes) for hashes in replies])[1], _is_part(replies)
 
     return _each_queue(configs, transports, read, skipped=1)
 
@@ -220,14 +233,49 @@ def _each_queue(
     parts = [
         (part, transport) for config, transport in zip(configs, transports, strict=True) for part in config.each_part
     ]
-    commands = [_commands(part, None)[skipped:] for part, _ in parts]
-    replies = iter(fan_out([transport for _, transport in parts], commands))
+    commands = [_commands(part, None, bounded=True)[skipped:] for part, _ in parts]
+    found = fan_out([transport for _, transport in parts], commands)
+    replies = (_scanned(*part, reply) for part, reply in zip(parts, found, strict=True))
     return [readable(read)(config, [next(replies) for _ in config.each_part]) for config in configs]
 
 
-def _commands(config: QueueConfig, name: str | None) -> list[Command]:
+#: The most fields of a hash that are read for a page, about, and the most schedules of a hash that has more.
+MAX_FIELDS, MAX_READ = 10_000, 1000
+
+
+class _Partial(list[bytes]):
+    """The fields of some schedules of a hash that has too many."""
+
+
+def _scanned(config: QueueConfig, transport: Transport, replies: Sequence[Any]) -> list[Any]:
+    """Return the replies for a queue or partition, with the fields of schedules that were scanned."""
+    *others, states, at_run_time = replies
+    keys = config.keys
+    return [
+        *others,
+        _fields(config, transport, keys.schedules, states),
+        _fields(config, transport, keys.runtime_schedules, at_run_time),
+    ]
+
+
+def _fields(config: QueueConfig, transport: Transport, key: str, reply: Any) -> Any:
+    """Return the fields and values of a hash. Of one with too many, all fields of some schedules."""
+    if isinstance(reply, Exception) or reply[0] == b"0":
+        return reply if isinstance(reply, Exception) else reply[1]
+    own = [entry.name for entry in scheduled() if entry.queue == config.public_name]
+    names = list(dict.fromkeys([*own, *states_of(reply[1])]))[:MAX_READ]
+    fields = [named(f"{kind}:", name) for name in names for kind in _ALL]
+    (values,) = transport.pipeline([("HMGET", key, *fields)])
+    if isinstance(values, Exception):
+        return values
+    pairs = zip(fields, values, strict=True)
+    return _Partial(text for field, value in pairs if value is not None for text in (field, value))
+
+
+def _commands(config: QueueConfig, name: str | None, *, bounded: bool = False) -> list[Command]:
     keys = (config.keys.schedules, config.keys.runtime_schedules)
-    return [scripts.command("clock_read", keys=keys[:1], args=[]), *(_read(key, name) for key in keys)]
+    reads: list[Command] = [("HSCAN", key, 0, "COUNT", MAX_FIELDS) if bounded else _read(key, name) for key in keys]
+    return [scripts.command("clock_read", keys=keys[:1], args=[]), *reads]
 
 
 class _Found(NamedTuple):
@@ -244,7 +292,11 @@ def _statuses(
 ) -> Statuses:
     """Return the schedules in the replies of a queue, or of each of its partitions."""
     now_ms, found = _listed(config, replies, name)
-    return Statuses(now_ms, [each.read() for each in found[:limit]], len(found))
+    return Statuses(now_ms, [each.read() for each in found[:limit]], len(found), _is_part(replies))
+
+
+def _is_part(replies: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(reply, _Partial) for each in replies for reply in each)
 
 
 def _listed(

@@ -19,7 +19,7 @@ from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
-from mq_django.inspector.message_views import MessageView, Rows
+from mq_django.inspector.message_views import MessageView, ScannedRows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import StreamReader
 from mq_django.producers.topics import topics
@@ -222,7 +222,7 @@ def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
 def _in_state(queue: str, reader: StreamReader, state: State) -> Iterator[Queued]:
     seen = _Unredacted()
 
-    def page(after: str) -> Rows:
+    def page(after: str) -> ScannedRows:
         return reader.rows(state, seen, after=after, limit=BATCH, max_bytes=WHOLE)
 
     for view in _up_to_limit(_pages(page), f"Queue {repr_of(queue)} has {state} messages:"):
@@ -231,14 +231,14 @@ def _in_state(queue: str, reader: StreamReader, state: State) -> Iterator[Queued
         yield Queued(message=seen.message, state=state, due=utc(due_ms), delay=delay, problem=view.problem)
 
 
-def _pages(read: Callable[[str], Rows]) -> Iterator[MessageView]:
+def _pages(read: Callable[[str], ScannedRows]) -> Iterator[MessageView]:
     """Yield the rows of all pages. `read` gets the cursor of the last row before."""
     after, left = "", 0
     while left == 0:
         left = BATCH
         for cursor, row in read(after):
             after, left = cursor, left - 1
-            if row is not None:
+            if isinstance(row, MessageView):
                 yield row
 
 

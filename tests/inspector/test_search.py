@@ -7,6 +7,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import stream_reader
 from mq_django.inspector.search import SCANNED, STATES, Problem, parse, step
+from mq_django.transport.sessions import Session
 from tests.seeding import bury, bury_many, handle, publish, publish_many, set_aside, take
 
 
@@ -118,6 +119,24 @@ def test_a_step_reads_a_bounded_number_of_messages(monkeypatch):
     # Its time is over after the first message.
     monkeypatch.setattr(stream_reader, "SECONDS", 0)
     assert step(query, seconds=0).scanned == 1
+
+
+@pytest.mark.parametrize("state", ["ready", "dead"])
+def test_short_messages_are_searched_many_at_a_time_and_long_ones_few(state, monkeypatch):
+    """Without a script, which would be several times as much work for Redis."""
+    data = [{"n": n} for n in range(60)] + [{"n": n, "text": "x" * 30_000} for n in range(60, 100)]
+    for each in reversed(data) if state == "dead" else data:
+        bury("emails", "a", each) if state == "dead" else publish("emails", "a", each)
+    sent = []
+    send = Session.send
+    monkeypatch.setattr(Session, "send", lambda self, commands: sent.extend(commands) or send(self, commands))
+
+    found = step(parse(f"n=41 state:{state} queue:emails"), seconds=LONG)
+
+    assert (len(found.found), found.scanned, found.after) == (1, 100, "")
+    counts = [command[-1] for command in sent if command[0] in ("XRANGE", "XREVRANGE") and command[-2] == "COUNT"]
+    assert max(counts) > 30
+    assert counts[-4:] == [5, 5, 5, 5]
 
 
 def test_a_queue_that_cannot_be_read_fails_alone(redis_client):

@@ -1,5 +1,6 @@
 """The page of all consumers, and what is asked of them there."""
 
+import gc
 import json
 import re
 
@@ -9,6 +10,7 @@ from django.core.management import call_command
 
 from mq_django.conf import get_config
 from mq_django.inspector import processes
+from mq_django.inspector.consumers import ConsumerView
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -124,6 +126,26 @@ def test_a_queue_that_other_programs_handle_is_no_problem_without_known_consumer
     assert "Other programs handle this queue" in page
     assert "Housekeeping only: ops1" in page
     assert "No consumer has sent a heartbeat." in page
+
+
+def test_what_each_queue_says_of_a_consumer_is_added_up_and_not_kept(monkeypatch):
+    for queue in ("emails", "default"):
+        members(queue).beat("s1", {}, {f"c{n}": {"handled": 10, "failed": 1} for n in range(20)})
+    gc.collect()
+    kept = []
+
+    def read(_receipts):
+        kept.append(sum(isinstance(one, ConsumerView) for one in gc.get_objects()))
+        return {}
+
+    monkeypatch.setattr(processes, "held", read)
+    (supervisor,) = processes.everybody().supervisors
+
+    assert [(one.handled, one.failed, one.queues) for one in supervisor.processes] == [
+        (20, 2, ["default", "emails"])
+    ] * 20
+    # One a consumer, and not one for each queue: thousands take longer to collect than to read.
+    assert kept == [20]
 
 
 def test_pages_and_the_command_say_how_many_consumers_they_leave_out(operator, redis_client, monkeypatch, capsys):

@@ -11,6 +11,7 @@ from mq_django import every, registry, schedules
 from mq_django.admin.ui.schedule_words import words
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled, cron
+from mq_django.stores import schedule_status
 from tests import places
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -113,6 +114,28 @@ def test_pages_of_many_go_on_where_the_last_one_ended(viewer, monkeypatch):
     assert none.context["schedules"] == []
     assert "None found yet." in main_of(none)
     assert rows(viewer, none.context["go_on"]) == ["s3"]
+
+
+def test_of_very_many_schedules_pages_read_some_with_all_that_is_known_of_them(viewer, redis_client, monkeypatch):
+    """HGETALL of a hash of 100,000 fields would block Redis, and to read all its schedules takes seconds."""
+    monkeypatch.setattr(schedule_status, "MAX_FIELDS", 100)
+    monkeypatch.setattr(schedule_status, "MAX_READ", 50)
+    definition = '{"every":60,"message":"act","data":"' + "x" * 80 + '"}'
+    fields = {"definition": definition, "created": "1795851902418 ada", "paused": "1795851902418 ada"}
+    every_field = {f"{kind}:s{n}": value for n in range(1000) for kind, value in fields.items()}
+    redis_client.hset(get_config().queue("emails").keys.runtime_schedules, mapping=every_field)
+
+    page = viewer.get(f"{BASE}emails/change/")
+
+    assert "The queue has too many schedules to read all of them" in page.content.decode()
+    shown = page.context["schedules"]
+    assert 10 < len(shown) <= 50
+    made = [row for row in shown if row["is_runtime"]]
+    assert len(shown) - len(made) == 1
+    assert all(row["paused"] and "created by" in str(row["notes"]) for row in made)
+    page = viewer.get(f"{BASE}schedules/").content.decode()
+    assert "manage.py mq schedules lists all: emails" in unescape(re.sub(r"<[^>]*>", "", page))
+    assert len(schedules.get_all("emails")) == 1001
 
 
 def test_a_queue_that_cannot_be_read_is_named_and_hides_no_other(viewer, redis_client):
