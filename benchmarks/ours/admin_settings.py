@@ -1,5 +1,6 @@
 """The project with Django's admin."""
 
+import json
 import os
 
 from benchmarks.ours.settings import *  # noqa: F403
@@ -31,4 +32,6 @@ TEMPLATES = [
 ROOT_URLCONF = "benchmarks.ours.urls"
 ALLOWED_HOSTS = ["testserver", "127.0.0.1"]
 STATIC_URL = "static/"
-MQ_DJANGO = {**MQ_DJANGO, "TOPICS": {"benchlog": {}}}
+#: Schedules, as JSON.
+SCHEDULES = json.loads(os.environ.get("BENCH_SCHEDULES", "{}"))
+MQ_DJANGO = {**MQ_DJANGO, "TOPICS": {"benchlog": {}}, "SCHEDULES": SCHEDULES}

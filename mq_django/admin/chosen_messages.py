@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE, chosen_target, confirm_act, partition_for
-from mq_django.admin.message_lists import EXPORT, KNOWN
+from mq_django.admin.message_lists import EXPORT, OF_CHOSEN
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import CHOSEN, MAX_LISTED, OPERATE, SEE_DATA, VIEW, Page, chosen, confirm, needs, report
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -37,7 +37,7 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
     Handled ones are published again, or exported.
     """
     what = page.request.POST.get("action", "")
-    if what not in KNOWN.get(state, ()):
+    if what not in OF_CHOSEN.get(state, ()):
         return HttpResponseBadRequest()
     if state == "handled":
         return _of_handled(page, name=name, what=what)

@@ -235,7 +235,7 @@ LOG_COLUMNS = (_NAME, _PUBLISHED, _DATA)
 AGAIN, EXPORT = "again", "export"
 
 #: What is done with selected messages of a state.
-KNOWN: Mapping[MessageState, Sequence[str]] = {
+OF_CHOSEN: Mapping[MessageState, Sequence[str]] = {
     "ready": (MOVE,),
     "pending": (CANCEL,),
     "handled": (AGAIN, EXPORT),
@@ -404,4 +404,4 @@ def offered(name: str, state: MessageState) -> list[str]:
     if state == "handled" and ((history := get_config().queue(name).history) is None or not history.data):
         return []
     cannot = [*([] if dead_letters.targets(name) else [MOVE]), *([AGAIN] if GROUP_SEPARATOR in name else [])]
-    return [what for what in KNOWN.get(state, ()) if what not in cannot]
+    return [what for what in OF_CHOSEN.get(state, ()) if what not in cannot]

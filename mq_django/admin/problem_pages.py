@@ -15,6 +15,7 @@ from mq_django import inspector
 from mq_django.admin import topic_pages
 from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
+from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import StoreError
 from mq_django.inspector.actions import MAX_REASON
@@ -48,6 +49,13 @@ def stats(page: Page) -> HttpResponse:
 
 def _found() -> list[QueueProblem]:
     return [*topic_pages.unread(inspector.topics.topics()), *problems_among(inspector.overview(), ())]
+
+
+def _found_of(queue: str) -> list[QueueProblem]:
+    """Return the problems of a queue or topic, without reading all other queues."""
+    if queue in get_config().queues:
+        return problems_among(inspector.overview([queue]), ())
+    return [problem for problem in _found() if problem.queue == queue]
 
 
 def _context(page: Page) -> dict[str, Any]:
@@ -168,7 +176,7 @@ def advice(kind: Problem) -> str:
 def silence(page: Page) -> HttpResponse:
     """Mute a kind of problem of a queue, after a confirmation that asks for how long and why."""
     asked, back = _asked(page), page.url("problems")
-    same = [problem for problem in _found() if (problem.queue, problem.kind) == asked]
+    same = [problem for problem in _found_of(asked[0]) if (problem.queue, problem.kind) == asked]
     if not same:
         return page.leave(back, _("This problem is over."), messages.INFO)
     problem, spans = same[0], {period(span): span for span in SPANS}
@@ -204,7 +212,7 @@ def speak(page: Page) -> HttpResponse:
     name = next((each for each in get_mutes() if each == (queue, kind)), None)
     if name is not None and not page.is_confirmed:
         title, button, url = _("Unmute this problem?"), _("Yes, unmute it"), page.request.get_full_path()
-        said = " ".join([queue, *(_sentences(_found(), queue, kind) or [kind])])
+        said = " ".join([queue, *(_sentences(_found_of(queue), queue, kind) or [kind])])
         return confirm(page, "", title, said, button, tab="problems", act_url=url, back_url=back)
     if name is not None and unmute(*name):
         page.log(queue, f"Unmuted {kind}")

@@ -8,9 +8,11 @@ from typing import Any
 from django.test import Client
 
 from mq_django import topics
+from mq_django.admin.message_lists import OF_CHOSEN
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import actions
 from mq_django.inspector import topics as inspected
+from mq_django.stores.background_jobs import ACTIONS
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury, dead_entry, end_steps, handle, handled_entry, publish, set_aside, start_run
 
@@ -50,6 +52,20 @@ PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone",
 
 YES = {"confirmed": "yes"}
 
+#: The questions of each action on selected messages, and on all of a list.
+QUESTIONS = [
+    *(
+        Visit("chosen", f"emails/{state}/chosen/", needs, "post", {"action": what, "_selected_action": ref})
+        for state, verbs in OF_CHOSEN.items()
+        for needs, ref in [(EDIT, "1-1.m1") if state == "handled" else (OPERATE, "ready.1-1")]
+        for what in verbs
+    ),
+    *(
+        Visit("act_on_all", f"emails/{state}/all/{what}/", PURGE if what == "delete" else OPERATE)
+        for state, verbs in ACTIONS.items()
+        for what in verbs
+    ),
+]
 #: What is done to schedules.
 VERBS = ("pause", "resume", "skip", "unskip", "fire", "restore", "forget", "delete")
 
@@ -138,6 +154,7 @@ VISITS = [
     Visit("publish", "emails/publish/", OPERATE, "post", {"name": "welcome", "data": "7", **YES}),
     Visit("pause", "emails/pause/", OPERATE, "post"),
     Visit("pause", "emails/pause/", OPERATE, "post", YES),
+    Visit("resume", "emails/resume/", OPERATE),
     Visit("resume", "emails/resume/", OPERATE, "post"),
     Visit("resume", "emails/resume/", OPERATE, "post", YES),
     Visit("messages", "emails/delayed/", VIEW),
@@ -145,13 +162,13 @@ VISITS = [
     Visit("messages", "emails/unhandled/", VIEW),
     Visit("messages", "emails/parked/", VIEW),
     Visit("message", "emails/message/delayed/later/", VIEW),
-    Visit("chosen", "emails/delayed/chosen/", OPERATE, "post", {"action": "cancel", "_selected_action": "later"}),
     Visit(
         "chosen", "emails/delayed/chosen/", OPERATE, "post", {"action": "cancel", "_selected_action": "later", **YES}
     ),
     Visit("messages", "emails/dead/", VIEW),
     Visit("messages", "emails/dead/?name=a&from=2026-01-01T00:00", VIEW),
     Visit("messages", "emails/dead/?of_name=a&of_error=ValueError", VIEW),
+    *QUESTIONS,
     Visit("dead_groups", "emails/dead/groups/", VIEW),
     Visit("job", "emails/dead/job/", VIEW),
     Visit("job_stats", "emails/dead/job/stats.json", VIEW),
@@ -161,28 +178,20 @@ VISITS = [
     Visit("message", "emails/message/dead/{dead}/", VIEW),
     Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT),
     Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT, "post", {"data": "1", **YES}),
-    Visit("chosen", "emails/pending/chosen/", OPERATE, "post", {"action": "cancel", "_selected_action": "ready.1-1"}),
-    Visit("chosen", "emails/handled/chosen/", EDIT, "post", {"action": "again", "_selected_action": "1-1.m1"}),
-    Visit("chosen", "emails/handled/chosen/", EDIT, "post", {"action": "export", "_selected_action": "1-1.m1"}),
-    Visit("chosen", "emails/dead/chosen/", OPERATE, "post", {"action": "redrive", "_selected_action": "1-1"}),
     Visit("chosen", "emails/dead/chosen/", OPERATE, "post", {"action": "delete", "_selected_action": "1-1", **YES}),
-    Visit("act_on_all", "emails/dead/all/redrive/", OPERATE),
     Visit("act_on_all", "emails/dead/all/redrive/", OPERATE, "post", {"until": "1-1", **YES}),
-    Visit("act_on_all", "emails/dead/all/move/", OPERATE),
     Visit("act_on_all", "emails/dead/all/move/", OPERATE, "post", {"until": "1-1", "target": "default", **YES}),
-    Visit("act_on_all", "emails/dead/all/delete/", PURGE),
     Visit("act_on_all", "emails/dead/all/delete/", PURGE, "post", {"until": "1-1", **YES}),
-    Visit("act_on_all", "emails/ready/all/delete/", PURGE),
-    Visit("act_on_all", "emails/ready/all/move/", OPERATE),
     Visit("act_on_all", "emails/delayed/all/move/", OPERATE, "post", {"until": "1-0", "target": "default", **YES}),
-    Visit("chosen", "emails/ready/chosen/", OPERATE, "post", {"action": "move", "_selected_action": "ready.1-1"}),
     Visit("act_on_all", "emails/delayed/all/delete/", PURGE, "post", {"until": "1-0", **YES}),
     Visit("act_on_all", "emails/delayed/all/delete/?name=a", PURGE),
     Visit("job", "emails/delayed/job/", VIEW),
     Visit("job_cancel", "emails/delayed/job/cancel/", OPERATE),
     Visit("old_purge", "emails/purge/delayed/?name=a", VIEW),
+    Visit("old_purge", "emails/purge/delayed/", VIEW, "post"),
     Visit("old_job", "emails/job/", VIEW),
     Visit("old_job_cancel", "emails/job/cancel/", VIEW),
+    Visit("old_job_cancel", "emails/job/cancel/", VIEW, "post"),
     Visit("figures", "emails/figures/", VIEW),
     Visit("figures", "emails/figures/?span=day&of=welcome", VIEW),
     Visit("line", "emails/line/7/", VIEW),

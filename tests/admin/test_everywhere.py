@@ -9,7 +9,8 @@ from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.urls import include, path, set_script_prefix
 
 from mq_django import schedules
@@ -45,9 +46,15 @@ def unanswered(monkeypatch):
     monkeypatch.setattr(stacks, "WAIT", 0.0)
 
 
-def test_every_page_is_in_the_table():
+def test_every_page_is_in_the_table_with_each_of_its_methods():
     """A page that is added without a line in it would be tested by nothing here."""
-    assert {name for *_, name in ROUTES} == {visit.name for visit in VISITS if not visit.name.startswith("=")}
+    asked = {
+        (name, method)
+        for *_, methods, name in ROUTES
+        for method in ("get", "post")
+        if methods(lambda _: HttpResponse())(RequestFactory().generic(method.upper(), "/")).status_code == 200
+    }
+    assert asked == {(visit.name, visit.method) for visit in VISITS if not visit.name.startswith("=")}
 
 
 def test_every_view_names_its_permissions():
@@ -77,7 +84,7 @@ def faults(html, *, is_ours):
 def test_each_page_is_shown_with_named_tables_and_landmarks_and_without_inline_code(operator):
     world()
     failed = []
-    for visit in LOOKS:
+    for visit in [*LOOKS, *(visit for visit in POSTS if "confirmed" not in visit.fields)]:
         response = visit.send(operator, follow=True)
         found = [] if response.status_code == 200 else [response.status_code]
         if response.streaming:

@@ -7,8 +7,11 @@ from collections import Counter
 from typing import Any
 
 from mq_django.conf import get_config
-from mq_django.stores.counters import bucket, latency_bucket, slot
+from mq_django.inspector import actions
+from mq_django.stores.counters import DEPTH, bucket, latency_bucket, slot
 from mq_django.transport.connections import get_client
+from tests import seeding
+from tests.e2e.settings import CROWD
 
 #: Queue -> messages -> how many a minute there are, seconds that each takes, and the share that fails.
 BUSY = {
@@ -24,20 +27,44 @@ BUSY = {
     "orders:stock": {"order.placed": (34, 0.01, 0.0)},
 }
 
+#: How long ago it began: before yesterday, with which today is compared.
+MINUTES = 49 * 60
+
+
+def crowd() -> None:
+    """Let hundreds of queues have traffic, and some of them trouble."""
+    dice = random.Random(7)
+    for number, name in enumerate(CROWD):
+        seeding.beat(name, consumers=2)
+        seeding.publish_many(name, [("job", {"n": n}) for n in range(dice.choice((0, 0, 1, 3, 12, 40)))])
+        for ago in range(30):
+            count = round(20 * _tide(number * 17 + ago * 40) * dice.uniform(0, 1))
+            at = slot(get_config().queue(name).keys, time.time() - ago * 60)
+            _add(at.keys, (at.minute, None), Counter({f"{word}|": count for word in ("published", "handled")}))
+    for name in ("billing-refunds", "search-index", "stock-levels"):
+        for number in range(7):
+            seeding.bury(name, "job", {"n": number}, error="TimeoutError: the partner did not reply in 10 s")
+    actions.pause("payments-capture", who="ada", reason="the partner migrates")
+    seeding.set_aside("emails-digest", "monthly")
+
 
 def fill() -> None:
     """Count."""
     dice, now = random.Random(7), time.time()
     for queue, names in BUSY.items():
         keys = get_config().queue(queue).keys
-        for ago in range(2, 24 * 60):
+        for ago in range(MINUTES, 1, -1):
             where = slot(keys, now - ago * 60)
             found: Counter[str] = Counter()
             for name, (rate, seconds, failing) in names.items():
                 _minute(found, name, rate * _tide(ago) * dice.uniform(0.75, 1.25), seconds, failing, dice)
             _add(where.keys, (where.minute if ago < 90 else None, where.hour), found)
+            depth = {"ready": round(9 * _tide(ago)), "pending": dice.randrange(3), "delayed": 6, "dead": 1}
+            client = get_client("chores")
+            for key, place in zip(where.keys, (where.minute, where.hour), strict=True):
+                client.hset(key, mapping={f"{place}|{DEPTH}{state}|": count for state, count in depth.items()})
     keys = get_config().topics["orders"].keys
-    for ago in range(2, 24 * 60):
+    for ago in range(2, MINUTES):
         where = slot(keys, now - ago * 60)
         count = round(34 * _tide(ago) * dice.uniform(0.75, 1.25))
         found = Counter({"published|order.placed": count, "published|": count})
@@ -65,11 +92,11 @@ def _minute(found: Counter[str], name: str, rate: float, seconds: float, failing
             found[f"{word}|"] += 1
 
 
-def _add(keys: tuple[str, str], slots: tuple[int | None, int], found: Counter[str]) -> None:
+def _add(keys: tuple[str, str], slots: tuple[int | None, int | None], found: Counter[str]) -> None:
     pipeline: Any = get_client("chores").pipeline(transaction=False)
     for key, place in zip(keys, slots, strict=True):
         for field, count in found.items() if place is not None else ():
             pipeline.hincrby(key, f"{place}|{field}", count)
         if place is not None:
-            pipeline.expire(key, 86_400)
+            pipeline.expire(key, 3 * 86_400)
     pipeline.execute()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from tests.e2e.conftest import CUT, publish, status
+from tests.e2e.conftest import CUT, ROOT, publish, status
 from tests.waiting import wait_until
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make e2e installs axe")
@@ -161,19 +163,50 @@ def faults(page):
 def test_pictures_are_renewed(full, window):
     """What the documentation shows: a shop that has been busy for a day, and has a few troubles."""
     full.do("from tests.e2e.past import fill; fill()")
+    full.manage("mq", "pause", "imports", "--reason", "the supplier sends new lists")
+    full.do("from example_project.office.workflows import import_price_lists as run; run.start([1, 2])")
     desk, dark = window(full), window(full, color_scheme="dark")
     phone = window(full, color_scheme="dark", device_scale_factor=2, **PHONE)
-    desk.shoot("queues", "", "problem")
     desk.shoot("problems", "problems/", "Notices")
-    desk.shoot("metrics", "metrics/", "handled")
+    desk.shoot("metrics", "metrics/?span=day&compare=day", "handled")
     desk.shoot("queue", "emails/change/", "handled")
+    desk.shoot("search", "find/?q=user_id%3D7", "lists were searched")
     dead = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))
     entry = next(row["id"] for row in dead if row["name"] == "fragile")
     desk.go("emails/dead/")
     desk.press(entry)
     desk.expect("the press is jammed")
     desk.picture("dead-letter")
+    desk.go("notifications/ready/")
+    desk.page.locator("#result_list tbody th a").first.click()
+    desk.expect("Why it is not running: The queue is paused.")
+    desk.picture("why-not-running")
     desk.shoot("topic", "orders/change/", "bookkeeping")
+    desk.shoot("schedules", "schedules/", "digest")
+    desk.shoot("activity", "activity/", "notifications")
+    desk.go("workflows/")
+    desk.page.locator("#content-main tbody th a").first.click()
+    desk.expect("the supplier sends new lists")
+    desk.page.locator(".mq-block", has_text="the supplier sends new lists").last.scroll_into_view_if_needed()
+    desk.page.mouse.wheel(0, 300)
+    desk.picture("run")
+    full.manage("mq", "resume", "imports")
     dark.shoot("consumers", "consumers/", "long")
+    dark.press("Stacks")
+    dark.expect("handlers.py", seconds=30)
+    dark.picture("stacks")
     dark.shoot("queue-dark", "notifications/change/", "is paused")
     phone.shoot("phone", "", "problem")
+
+
+@pytest.mark.skipif("MQ_E2E_PICTURES" not in os.environ, reason="pictures are renewed when that is asked for")
+def test_pictures_of_hundreds_of_queues_are_renewed(full, window):
+    code = "from tests.e2e.past import crowd; crowd()"
+    command = [sys.executable, "-m", "django", "shell", "--verbosity", "0", "-c", code]
+    subprocess.run(command, env={**full.env, "MQ_E2E_LOOK": "crowd"}, cwd=ROOT, check=True, timeout=60)
+    desk = window(full, "crowd")
+    for name in ("payments-capture", "warehouse-labels"):
+        desk.go(f"?q={name}")
+        desk.page.get_by_role("button", name=f"Star {name}", exact=True).click()
+    desk.shoot("queues", "", "problem")
+    desk.shoot("prefixes", "?group=prefix", "problem")
