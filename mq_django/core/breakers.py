@@ -101,6 +101,8 @@ class Results:
     #: Of these, those that were let through as probes.
     probes: int = 0
     failed_probes: int = 0
+    #: Other probes, which have ended without a run: others take their place.
+    unrun_probes: int = 0
     #: The last one.
     error: str = field(default="", compare=False)
 
@@ -109,7 +111,8 @@ class Results:
         breaker = self.breaker
         within, probe = (round(read_duration(each).total_seconds() * 1000) for each in (breaker.within, breaker.probe))
         about = (self.subject, str(hold_score(self.subject)), breaker.of, breaker.needed, within, probe)
-        return (*about, self.handled, self.failed, self.probes, self.failed_probes, self.error[:MAX_ERROR])
+        counts = (self.handled, self.failed, self.probes, self.failed_probes, self.unrun_probes)
+        return (*about, *counts, self.error[:MAX_ERROR])
 
 
 def _imported(path: str) -> type[BaseException]:

@@ -16,7 +16,7 @@ from mq_django.core.breakers import Breaker, Results
 from mq_django.core.holds import Counted
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Outcome, Park, Retry
+from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Park, Retry
 from mq_django.core.retries import retry_after
 from mq_django.errors import ConfigurationError
 from mq_django.registry import Handler, find, names
@@ -94,7 +94,11 @@ class Breakers:
     def _note(self, settlement: Settlement) -> bool:
         """Note an outcome, and return whether it is to be reported at once."""
         delivery, outcome, trip = settlement.delivery, settlement.outcome, settlement.trip
-        if not isinstance(delivery, Delivery) or not isinstance(outcome, Ack | Retry | Bury):
+        if not isinstance(delivery, Delivery) or isinstance(outcome, Park | HandBack):
+            return False
+        # What has expired, say, tells nothing about what it needs.
+        has_run = settlement.micros is not None and isinstance(outcome, Ack | Retry | Bury)
+        if not has_run and not delivery.probe:
             return False
         breaker = self._of(delivery.message.name)
         if breaker is None:
@@ -109,9 +113,11 @@ class Breakers:
             row.error = trip.error
             if breaker.by == "key" and len(self._failing) < MOST:
                 self._failing[subject] = time.monotonic() + _seconds(breaker.within)
-        else:
+        elif has_run:
             row.handled += 1
             row.probes += delivery.probe
+        else:
+            row.unrun_probes += 1
         return trip is not None or delivery.probe
 
     def _of(self, name: str) -> Breaker | None:

@@ -9,7 +9,8 @@
 -- then for each subject {queue}:breaker:<subject>  HASH  n: results so far; f: of each failure its number and its time
 -- ARGV[1]  wake       channel
 -- then for each subject: the subject, its score, results that count, how many of them have to fail, within how many ms, ms
--- between probes, how many were handled, how many have failed, how many of each were probes, and what the last error was
+-- between probes, how many were handled, how many have failed, how many of each were probes, how many other probes have ended
+-- without a run, and what the last error was
 --
 -- Returns for each subject {the state of its hold before, and now, or '' without one; when the first failure was because of
 -- which it is open, ms since 1970, and how many there were}.
@@ -26,6 +27,8 @@ for at = 4, #KEYS do
   check_types({ [KEYS[at]] = 'hash' })
 end
 local now, has_changed = now_ms(), false
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: what has failed is parked.
+redis.call('hdel', holds, '')
 
 local function save(subject, hold)
   redis.call('hset', holds, subject, cjson.encode(hold))
@@ -54,6 +57,16 @@ local function probed(subject, hold, handled, failed)
       save(subject, hold)
     end
   end
+end
+
+-- Probes ended without a run, as they had expired: others are let through in their place, and at once.
+local function ended_unrun(subject, hold, count)
+  if hold.state == 'open' then
+    hold.next = now
+  else
+    hold.free = math.min(number_in(hold, 'level'), number_in(hold, 'free') + count)
+  end
+  save(subject, hold)
 end
 
 -- Return the failures that count, as text, their number, and the time of the first.
@@ -94,16 +107,19 @@ end
 
 local reply = {}
 for at = 4, #KEYS do
-  local from = 2 + 11 * (at - 4)
-  local subject, score, error, numbers = ARGV[from], ARGV[from + 1], ARGV[from + 10], {}
-  for i = 2, 9 do
+  local from = 2 + 12 * (at - 4)
+  local subject, score, error, numbers = ARGV[from], ARGV[from + 1], ARGV[from + 11], {}
+  for i = 2, 10 do
     numbers[i - 1] = tonumber(ARGV[from + i])
   end
-  local of, needed, within, probe, handled, failed, probes, failed_probes = unpack(numbers)
+  local of, needed, within, probe, handled, failed, probes, failed_probes, unrun = unpack(numbers)
   local hold = hold_of(redis.call('hget', holds, subject))
   local before = hold and hold.state or ''
   if before == 'open' or before == 'ramp' then
     probed(subject, hold, probes, failed_probes)
+    if unrun > 0 and hold.state ~= 'ended' then
+      ended_unrun(subject, hold, unrun)
+    end
   elseif before ~= 'held' then
     local opened = counted(KEYS[at], score, of, needed, within, probe, handled, failed, error)
     if opened then

@@ -26,11 +26,15 @@ local holds, parked, waiting, unique, ready, front, priority, control, consumers
 local group, wake = ARGV[2], ARGV[3]
 -- The first of a hold are looked at in turn, so that one message that always fails is not each probe.
 local MOST_SKIPPED = 1000
+-- Milliseconds after which all consumers know that a hold has ended, nearly always.
+local LATE = 500
 
 check_types({ [holds] = 'hash', [parked] = 'zset', [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream' })
 check_types({ [front] = 'stream', [priority] = 'zset', [control] = 'hash', [consumers] = 'hash', [permits] = 'zset' })
 
 local now, left, moved, first, changed = now_ms(), tonumber(ARGV[1]), 0, nil, false
+-- Then nobody would take the probes, and all of them at once later.
+local is_paused = redis.call('hget', control, 'paused') == '1'
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', control, '')
 
@@ -84,6 +88,9 @@ function ways.held(subject, hold)
 end
 
 function ways.open(subject, hold)
+  if is_paused then
+    return
+  end
   local due = number_in(hold, 'next')
   if due <= now and let_through(hold, 1) > 0 then
     due = next_probe(hold, now)
@@ -97,6 +104,9 @@ function ways.open(subject, hold)
 end
 
 function ways.ramp(subject, hold)
+  if is_paused then
+    return
+  end
   local due, free = number_in(hold, 'next'), number_in(hold, 'free')
   local is_late = due <= now
   if is_late then
@@ -116,26 +126,47 @@ function ways.ramp(subject, hold)
   look_at(released > 0 and hold.free > 0 and now or due)
 end
 
-function ways.ended(subject, hold)
-  local members = redis.call('zrangebyscore', parked, hold.score, hold.score, 'limit', 0, left)
+-- Make the messages with a score ready, and return whether there were any.
+local function free(score)
+  local members = redis.call('zrangebyscore', parked, score, score, 'limit', 0, left)
   if left > 0 and #members == 0 then
-    redis.call('hdel', holds, subject)
-    return
+    return false
   end
   local make_ready = make_ready_with(ready, priority, waiting, control, group)
   move(members, with_heads(make_ready, permits, ready, front, group))
   look_at(now)
+  return true
 end
 
-local flat = redis.call('hgetall', holds)
+function ways.ended(subject, hold)
+  if not free(hold.score) then
+    redis.call('hdel', holds, subject)
+    look_at(now + LATE)
+  end
+end
+
+-- Free what has no hold: parked by a consumer that did not know yet that it had ended, or another program has removed it.
+local function free_others(known)
+  local found = redis.call('zrangebyscore', parked, '-inf', '(0', 'withscores', 'limit', 0, 1)
+  while found[1] do
+    if not known[found[2]] then
+      free(found[2])
+    end
+    found = redis.call('zrangebyscore', parked, '(' .. found[2], '(0', 'withscores', 'limit', 0, 1)
+  end
+end
+
+local flat, known = redis.call('hgetall', holds), {}
 for at = 1, #flat, 2 do
   local hold = hold_of(flat[at + 1])
   if hold and ways[hold.state] then
+    known[hold.score] = true
     ways[hold.state](flat[at], hold)
   else
     redis.call('hdel', holds, flat[at])
   end
 end
+free_others(known)
 if changed then
   tell_of_holds(consumers, wake)
 end

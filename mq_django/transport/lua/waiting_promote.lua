@@ -16,7 +16,7 @@
 -- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
 --
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages, 1 if the queue has
--- holds: then holds_release is to be called}.
+-- holds, or messages that were held: then holds_release is to be called}.
 
 -- with types
 -- with clock
@@ -64,4 +64,5 @@ if frees and redis.call('zcount', parked, 0, '+inf') > 0 then
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
 local until_head = head and math.min(9e15, math.max(0, (head - now) * 1000 - micros % 1000)) or -1
-return { moved, until_head, paused, redis.call('zcard', unhandled), holds and redis.call('exists', holds) or 0 }
+local has_holds = holds and (redis.call('exists', holds) == 1 or redis.call('zcount', parked, '-inf', '(0') > 0)
+return { moved, until_head, paused, redis.call('zcard', unhandled), has_holds and 1 or 0 }

@@ -6,13 +6,15 @@ import pytest
 
 from mq_django import Ack, Breaker, Bury, Retry, RetryPolicy, handler
 from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.errors import ConfigurationError
-from mq_django.inspector import message_lists
+from mq_django.inspector import actions, message_lists
 from mq_django.inspector.holds import end_hold, hold, holds
 from mq_django.inspector.queues import quick_stats
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
 from tests.hearing import hears
 from tests.seeding import opened, publish
+from tests.waiting import wait_until
 from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers")
@@ -301,3 +303,51 @@ def test_a_queue_in_rsmq_format_has_none(mq_settings):
     mq_settings(QUEUES={"old": {"STORE": "rsmq", "BREAKER": {"of": 5}}})
     with pytest.raises(ConfigurationError, match="not for queues in RSMQ's format"):
         get_config()
+
+
+def test_what_is_parked_after_its_hold_has_ended_becomes_ready(plain, partner, redis_client):
+    partner.is_up = True
+    handler("payments", "charge")(partner.call)
+    for number in range(3):
+        publish("payments", "charge", number)
+    hold("payments", "name", "charge")
+    hold("payments", "name", "other")
+    run()
+    # As if a consumer that did not know yet that it has ended had parked them, or somebody has removed it.
+    redis_client.hdel(get_config().queue("payments").keys.holds, "name:charge")
+    run()
+    assert len(partner.calls) == 3
+    assert [each.value for each in holds("payments")] == ["other"]
+
+
+def test_what_expires_while_it_waits_neither_closes_it_nor_delays_the_next_probe(plain, partner, probe):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(30):
+        publish("payments", "charge", number, expires=0.5)
+    run()
+    expired = clock.now_ms() + 500
+    wait_until(lambda: clock.now_ms() > expired)
+    publish("payments", "charge", "lasting")
+    run()
+    with hears(breaker_probed) as told:
+        probe()
+    assert [each["succeeded"] for each in told] == [False]
+    assert partner.calls[-1] == ("lasting", 1)
+    assert [each.state for each in holds("payments")] == ["open"]
+
+
+def test_no_probe_is_let_through_while_the_queue_is_paused(plain, partner, probe):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(20):
+        publish("payments", "charge", number)
+    run()
+    actions.pause("payments")
+    before = opened("payments").depths()
+    for _ in range(3):
+        probe()
+        opened("payments").promote(limit=100)
+    assert opened("payments").depths() == before
+    actions.resume("payments")
+    calls = len(partner.calls)
+    probe()
+    assert len(partner.calls) == calls + 1
