@@ -128,6 +128,7 @@ class Told:
             "healed": self._heal,
             "clock": self._clock,
             "removed": self._removed,
+            **dict.fromkeys(("partner", "called", "opened"), lambda _: None),
         }
         if event.what not in readers:
             raise ValueError(f"no such event: {event.what!r}")

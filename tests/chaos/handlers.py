@@ -15,7 +15,7 @@ from mq_django import handler
 from mq_django.core.messages import Message
 from tests.chaos import points
 from tests.chaos.observing import id_of, note
-from tests.chaos.settings import CLUSTER, QUEUE, TRANSACTIONS, queues
+from tests.chaos.settings import CLUSTER, PARTNER, QUEUE, TRANSACTIONS, queues
 
 #: Seconds that poison may run.
 TIMEOUT = 1.0
@@ -166,6 +166,10 @@ def _will_hit_this_process(kind: str, message: Message) -> None:
 for _queue in set(queues()) - {QUEUE} if os.environ.get(CLUSTER) else ():
     handler(_queue, "job")(job)
     handler(_queue, "next")(next_)
+
+if os.environ.get(PARTNER):
+    # Else the queue has no breaker.
+    from tests.chaos import calling as calling
 
 if os.environ.get(TRANSACTIONS):
     # It has handlers for queues that only these consumers have.

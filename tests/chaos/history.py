@@ -19,6 +19,9 @@
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |
 | rolled-back, refused | a writer of orders | `ids`; `error`, if a transaction failed |
+| partner  | who makes it come and go     | `away` |
+| called   | the handler that calls it    | `id`, `away` |
+| opened   | breaker_opened               | |
 | clock    | who stepped Redis's clock    | |
 
 A line is one write, so that what was noted stays noted whatever happens to its writer next.

@@ -10,7 +10,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.private_server import ServerBinary
-from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours, transactions
+from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours, partners, transactions
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
@@ -259,6 +259,14 @@ SCENARIOS = [
         for kind in KINDS
     ),
     Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
+    Scenario(
+        name="partner-away",
+        play=partners.play,
+        rounds=1,
+        rate=60.0,
+        around=partners.around,
+        stage=partners.PartnerStage,
+    ),
     Scenario(
         name="cluster-kills",
         play=cluster_faults.kills,

@@ -42,6 +42,12 @@ FLOWS = "CHAOS_FLOWS"
 FLOW_QUEUE, FLOW_QUEUE_BESIDE = "flows", "flows-beside"
 #: Set in the environment, it gives the queue ORDERED.
 IN_ORDER = "CHAOS_IN_ORDER"
+#: Set in the environment, it gives the queue a handler that calls a partner, with a breaker.
+PARTNER = "CHAOS_PARTNER"
+#: Its breaker: the results that count, half of which open it, and seconds between two probes.
+PARTNER_OF, PARTNER_PROBE = 20, 0.5
+#: The file, in the folder of the history, that exists while the partner is away.
+PARTNER_FLAG = "partner-away"
 #: Set in the environment, it gives the consumers the queues of a cluster: on each of three masters some, of every kind.
 CLUSTER = "CHAOS_CLUSTER"
 SPREAD_PLAIN, SPREAD_ORDERED = ("plain-a", "work", "plain-b"), ("lines", "lines-c", "lines-b")
