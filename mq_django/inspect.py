@@ -34,6 +34,7 @@ from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from mq_django.core.filters import FailureGroup, Filter
+from mq_django.core.holds import Hold
 from mq_django.core.ids import is_text
 from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
@@ -48,6 +49,7 @@ from mq_django.inspector import (
     workflow_runs,
 )
 from mq_django.inspector import actions as queue_actions
+from mq_django.inspector import holds as held_messages
 from mq_django.inspector import jobs as background_jobs
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
@@ -117,6 +119,10 @@ activity = _checked(all_queues.activity)
 totals = _checked(all_queues.totals)
 pause = _checked(queue_actions.pause)
 resume = _checked(queue_actions.resume)
+hold = _checked(held_messages.hold)
+open_breaker = _checked(held_messages.open_breaker)
+end_hold = _checked(held_messages.end_hold)
+holds = _checked(held_messages.holds)
 problems = problem_list.problems
 mute = _checked(problem_list.mute)
 unmute = _checked(problem_list.unmute)
@@ -154,6 +160,7 @@ __all__ = [
     "Action",
     "FailureGroup",
     "Filter",
+    "Hold",
     "MessageView",
     "Outcome",
     "QueueProblem",
@@ -168,15 +175,19 @@ __all__ = [
     "consumers",
     "dead_groups",
     "delete",
+    "end_hold",
     "find_everywhere",
     "find_message",
     "get_message",
+    "hold",
+    "holds",
     "in_log",
     "jobs",
     "messages",
     "move",
     "mute",
     "mutes",
+    "open_breaker",
     "pause",
     "ping",
     "problems",

@@ -37,6 +37,9 @@ FIELDS = ("who", "source", "verb", "queue", "from", "to")
 LABELS: Mapping[Verb, Any] = {
     "pause": gettext_lazy("Pause"),
     "resume": gettext_lazy("Resume"),
+    "hold": gettext_lazy("Hold messages"),
+    "end hold": gettext_lazy("Release messages"),
+    "open breaker": gettext_lazy("Open a breaker"),
     "mute": gettext_lazy("Mute"),
     "unmute": gettext_lazy("Unmute"),
     "publish": gettext_lazy("Publish"),
@@ -82,6 +85,10 @@ FINAL = frozenset({"delete", "purge", "cancel", "discard outbox", "unsubscribe",
 
 #: They name ids of messages.
 OF_MESSAGES = frozenset({"cancel", "redrive", "move", "delete", "resubmit", "publish"})
+
+
+#: They name what is held: a name, a key or the queue.
+OF_HOLDS = frozenset({"hold", "end hold", "open breaker"})
 
 
 @needs(VIEW)
@@ -184,7 +191,7 @@ def _about(page: Page, found: Action) -> Iterator[tuple[str, str]]:
             # The job is named by what it has done.
             yield str(next((label for verb, label in LABELS.items() if verb == name), name)), ""
             continue
-        shown = name if page.can(SEE_DATA) else filter_form.without_unique(name)
+        shown = name if page.can(SEE_DATA) else _without_key(found, name)
         url = ""
         if shown == name and name != "…":
             url = _url(page, found.verb, name)
@@ -193,6 +200,13 @@ def _about(page: Page, found: Action) -> Iterator[tuple[str, str]]:
         yield "…", ""
     if found.target:
         yield f"→ {found.target}", page.queue_url(found.target)
+
+
+def _without_key(found: Action, name: str) -> str:
+    """Return what was changed without a key, which may contain message data."""
+    if found.verb in OF_HOLDS and name.startswith("key:"):
+        return f"key:{filter_form.HIDDEN}"
+    return filter_form.without_unique(name)
 
 
 def _url(page: Page, verb: str, name: str) -> str:
@@ -251,6 +265,8 @@ def _undo(page: Page, found: Action, job: BackgroundJob | None) -> dict[str, Any
         case "mute":
             query = urlencode({"queue": queue, "kind": about})
             return {"label": _("Unmute…"), "url": f"{page.url('problem_unmute')}?{query}"}
+        case "hold" | "open breaker":
+            return {"label": _("Release…"), "url": page.url("end_hold", queue, str(found.undo["score"]))}
         case "pause schedule":
             return {"label": _("Resume…"), "url": page.url("schedule_resume", queue), "fields": schedule}
         case "change schedule" | "delete schedule":
@@ -306,7 +322,7 @@ def _lines(criteria: Criteria, found: Scanned[Action], *, can_see_data: bool) ->
 def _values(found: Action, *, can_see_data: bool) -> Iterator[str]:
     yield iso(found.ms)
     yield from (found.who, found.source, found.verb, " ".join(found.queues))
-    yield " ".join(found.about if can_see_data else map(filter_form.without_unique, found.about))
+    yield " ".join(found.about if can_see_data else (_without_key(found, name) for name in found.about))
     yield ", ".join(filter_form.conditions(_filter(found), can_see_data=can_see_data))
     yield from (str(found.done), found.result, found.target, found.reason, found.job, found.error)
 

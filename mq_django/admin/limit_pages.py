@@ -17,7 +17,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import NotSupported
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
-from mq_django.inspector.key_lines import KeyLine, KeyShare, LineHead, line_hash, line_of
+from mq_django.inspector.key_lines import HeadState, KeyLine, KeyShare, LineHead, line_hash, line_of
 from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
 
@@ -329,6 +329,7 @@ def _state(head: LineHead) -> str:
         "ready": _("ready"),
         "delayed": _("delayed"),
         "unhandled": _("no consumer has a handler"),
+        "on hold": _("on hold"),
         "dead": _("dead letter"),
         "gone": _("no longer exists"),
     }
@@ -359,5 +360,6 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     member = head.entry if filter_form.without_unique(head.entry) == head.entry else head.id
     if filter_form.without_unique(member) != member:
         return ""
-    state = "delayed" if head.state == "delayed" else "unhandled"
+    states: dict[HeadState, str] = {"delayed": "delayed", "on hold": "parked"}
+    state = states.get(head.state, "unhandled")
     return page.url("message", name, state, text.to_url(member.encode(errors="replace")))

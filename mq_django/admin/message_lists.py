@@ -76,7 +76,7 @@ def state_words(state: str, ending: Ending | None) -> str:
     return {
         "delayed": _("delayed"),
         "unhandled": _("unhandled: no consumer has a handler"),
-        "parked": _("parked: over the limit of its key"),
+        "parked": _("parked: held, or over the limit of its key"),
         "ready": _("ready"),
         "pending": _("pending"),
         "dead": _("dead letter"),
@@ -208,7 +208,7 @@ COLUMNS: Mapping[MessageState, Sequence[Column]] = {
     ),
     "delayed": (_NAME, Column("at", gettext_lazy("Due"), "nowrap"), _ATTEMPT, _DATA),
     "unhandled": (_NAME, _PUBLISHED, _ATTEMPT, _DATA),
-    "parked": (_NAME, _PUBLISHED, Column("key", gettext_lazy("Limited key"), "mq-name"), _ATTEMPT, _DATA),
+    "parked": (_NAME, _PUBLISHED, Column("key", gettext_lazy("Key"), "mq-name"), _ATTEMPT, _DATA),
     "dead": (
         _NAME,
         Column("reason", gettext_lazy("Reason"), "mq-reason mq-wide"),
@@ -352,8 +352,8 @@ def _help(name: str, state: MessageState) -> str:
         )
     if state == "parked":
         return _(
-            "They wait in the line of their key: for its limit, for an earlier message of it, or for its turn. The "
-            "messages of a key become ready in their original order."
+            "They are held, or wait in the line of their key: for its limit, for an earlier message of it, or for its "
+            "turn. The messages of a key become ready in their original order."
         )
     if state == "handled":
         history = get_config().queue(name).history

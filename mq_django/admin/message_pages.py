@@ -36,7 +36,8 @@ from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
 from mq_django.inspector import actions, copies, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
-from mq_django.inspector.explain import reason, why
+from mq_django.inspector.explain import Cause, reason, why
+from mq_django.inspector.holds import can_hold
 from mq_django.inspector.key_lines import line_hash, line_of
 from mq_django.inspector.message_lists import get_message
 from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
@@ -92,7 +93,8 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         buttons=[*_buttons(page, name, view), *_again(page, name, view)] if page.can(OPERATE) else [],
         is_running=runs_ms is not None,
         why="" if cause is None else why(cause, name=view.name, can_see_data=can_see_data),
-        line_url=_line_url(page, name, view),
+        line_url=_line_url(page, name, view, cause),
+        hold_urls=_hold_urls(page, name, view),
         holds=_holds(page, name, view),
         **_copies(name, view, can_see_data=can_see_data),
         progress=None if is_left else bar_of(name, view.id, can_see_data=can_see_data),
@@ -166,11 +168,24 @@ def _again(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
     return [{"label": _("Publish again…"), "url": f"{page.url('publish', name)}?{query}"}]
 
 
-def _line_url(page: Page, name: str, view: MessageView) -> str:
+def _line_url(page: Page, name: str, view: MessageView, cause: Cause | None) -> str:
     """Return the address of the line of a parked message, "" for others."""
-    if view.state != "parked" or view.problem:
+    if view.state != "parked" or view.problem or cause is None or cause.kind in ("on hold", "released"):
         return ""
     return page.url("line", name, str(line_hash(view.key)))
+
+
+def _hold_urls(page: Page, name: str, view: MessageView) -> list[tuple[str, str]]:
+    """Return the links to the form that holds the messages of its name or key. That shows the key."""
+    if view.problem or not view.name or not page.can(OPERATE) or not can_hold(name):
+        return []
+    url = page.url("hold", name)
+    found = [(_("Hold all messages of this name…"), f"{url}?{urlencode({'name': view.name})}")]
+    if view.key and page.can(SEE_DATA):
+        # The address does not have the key, which may contain message data.
+        query = urlencode({"state": view.state, "ref": filter_form.handle(page, view)})
+        found.append((_("Hold all messages of this key…"), f"{url}?{query}"))
+    return found
 
 
 def _holds(page: Page, name: str, view: MessageView) -> dict[str, str] | None:

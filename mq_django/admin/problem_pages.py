@@ -17,11 +17,11 @@ from mq_django.admin.ui import problems, text
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.thresholds import Problem, Severity
 from mq_django.errors import StoreError
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.problem_list import QueueProblem, get_mutes, mute, problems_among, unmute
 from mq_django.inspector.problem_sentences import period, title
-from mq_django.inspector.queue_view import Problem, Severity
 from mq_django.stores.mutes import Mute
 
 PARTS = ("problem_groups",)
@@ -158,6 +158,7 @@ def advice(kind: Problem) -> str:
         "lost": _("Start more consumers, or make RETENTION longer. Move the group to confirm the loss."),
         "retention": _("Start more consumers, or make RETENTION longer, before messages are lost."),
         "held": _("Redrive, edit or delete the dead letter, or skip it on the page of its key."),
+        "breaker": _("See whether what its handlers need is up. It closes by itself when a probe is handled."),
         "starved": _("Start more threads or processes, or a runconsumer only for this queue."),
         "unhandled": _("Deploy the handler, or delete these messages."),
         "schedule": _("Correct the schedule on the page of the queue, or start runconsumer."),
@@ -166,6 +167,7 @@ def advice(kind: Problem) -> str:
         "buried": _("Read the errors, repair the cause, and redrive."),
         "late": slow,
         "paused": _("Resume the queue when its reason is over."),
+        "hold": _("Release them when the reason is over."),
         "ready": slow,
         "dead": _("Redrive the dead letters, or delete them."),
     }

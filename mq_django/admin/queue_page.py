@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import limit_pages, outbox_page, schedule_rows, topic_pages
+from mq_django.admin import hold_pages, limit_pages, outbox_page, schedule_rows, topic_pages
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, filter_form, problems, text
 from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, state_labels, tabs
@@ -31,6 +31,7 @@ PARTS = (
     "tabs",
     "jobs",
     "problems",
+    "holds",
     "tiles",
     "position",
     "partitions",
@@ -96,6 +97,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         **problems.listed(page, problems_among([view], [name]), own=name),
         "tabs": tabs(page, name, "queue", view),
         "tiles": _tiles(page, view),
+        **hold_pages.section(page, view),
         "jobs": [job for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
@@ -136,13 +138,21 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile("pending", _("Pending"), _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"])),
         tile("delayed", _("Delayed"), due),
         tile("unhandled", _("Unhandled"), unhandled, bad=True),
-        # Without limits of keys there are no parked messages.
-        *([tile("parked", _("Parked"), _("in the lines of their keys"))] if view.parked else []),
+        # Without limits of keys and without holds there are no parked messages.
+        *([tile("parked", _("Parked"), _parked(view))] if view.parked else []),
         tile("dead", _("Dead letters"), bad=True),
         {"label": _("Running consumers"), "count": text.number(view.alive), "note": _slots(view)},
         # Rows of a group or a partition belong to the topic or to the whole queue.
         *(outbox_page.tile(page, view.name) if view.name in get_config().queues else []),
     ]
+
+
+def _parked(view: QueueView) -> str:
+    """Return for what the parked messages wait."""
+    if not view.holds:
+        return _("in the lines of their keys")
+    is_limited = get_config().queue(view.name).limits.of_keys
+    return _("held, or in the lines of their keys") if is_limited else _("held")
 
 
 def _fetched(view: QueueView) -> str:
@@ -260,6 +270,7 @@ def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
 OF_WHOLE = frozenset(
     {
         *("act_on_all", "change", "dead_export", "dead_groups", "figures", "pause", "queue_stats", "resume"),
+        *("hold", "end_hold"),
         *("job", "job_cancel", "job_stats", "old_job", "old_job_cancel", "old_purge", "seek", "unsubscribe"),
         *(f"schedule_{what}" for what in ("add", "change", "delete", "fire", "forget", "pause", "resume")),
         *("schedule", "schedule_skip", "schedule_unskip", "schedule_override", "schedule_restore"),

@@ -21,8 +21,9 @@ from mq_django.admin.topic_pages import is_group
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import Page
+from mq_django.core.thresholds import Problem
 from mq_django.inspector.problem_list import KINDS, QueueProblem
-from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import whole_configs
 from mq_django.inspector.statistics import sums_of
 
@@ -343,6 +344,7 @@ _WORDS: Mapping[Problem, str | Promise] = {
     "lost": gettext_lazy("loses messages"),
     "retention": gettext_lazy("near its retention"),
     "held": pgettext_lazy("queue", "held"),
+    "breaker": gettext_lazy("breaker open"),
     "starved": gettext_lazy("no free slot"),
     "unhandled": gettext_lazy("no handler"),
     "schedule": gettext_lazy("schedule"),
@@ -351,6 +353,7 @@ _WORDS: Mapping[Problem, str | Promise] = {
     "buried": pgettext_lazy("queue", "failing"),
     "late": gettext_lazy("late"),
     "paused": pgettext_lazy("queue", "paused"),
+    "hold": gettext_lazy("some held"),
     "ready": pgettext_lazy("queue", "long"),
     "dead": gettext_lazy("dead letters"),
 }

@@ -17,6 +17,7 @@ State = Literal["held", "open", "ramp", "ended"]
 #: The most holds of a queue.
 MAX_HOLDS = 100
 _TEXTS = ("who", "reason", "error")
+_TIMES = ("since", "until", "next", "probe", "first")
 _KINDS: tuple[Kind, ...] = ("queue", "name", "key")
 _STATES: tuple[State, ...] = ("held", "open", "ramp", "ended")
 
@@ -58,11 +59,15 @@ class Hold:
     error: str = ""
     failed: int = 0
     of: int = 0
-    #: When the next probe is, in ms since 1970, and how many messages the ramp lets through at once.
+    #: When the next probe is, in ms since 1970, how many ms are between two, and how many messages the ramp lets
+    #: through at once.
     next_ms: int | None = None
+    probe_ms: int | None = None
     level: int = 0
     #: When the first of these failures was, in ms since 1970.
     first_ms: int | None = None
+    #: How many of its messages wait; None where that was not counted.
+    messages: int | None = None
 
     @property
     def subject(self) -> str:
@@ -82,17 +87,14 @@ class Hold:
         """
         return self.state != "ended" and (self.until_ms is None or now_ms < self.until_ms)
 
-    def encoded(self, *, probe_ms: int | None = None) -> bytes:
+    def encoded(self) -> bytes:
         """Return it as the value in `{queue}:holds`.
-
-        Args:
-            probe_ms: of a breaker, the time between two probes in ms.
 
         Raises:
             InvalidMessage: a text cannot be encoded in UTF-8.
         """
         found = {"state": self.state, "score": str(hold_score(self.subject)), "who": self.who, "reason": self.reason}
-        times = {"since": self.since_ms, "until": self.until_ms, "next": self.next_ms, "probe": probe_ms}
+        times = {"since": self.since_ms, "until": self.until_ms, "next": self.next_ms, "probe": self.probe_ms}
         return dumps(found | {name: value for name, value in times.items() if value is not None})
 
     @classmethod
@@ -116,7 +118,7 @@ class Hold:
     def _of(cls, kind: Kind, about: str, found: Mapping[str, Any]) -> Self:
         texts: Any = {name: value if isinstance(value := found.get(name), str) else "" for name in _TEXTS}
         counts: Any = {name: whole(found.get(name)) or 0 for name in ("failed", "of", "level")}
-        times: Any = {f"{name}_ms": whole(found.get(name), LAST_MS) for name in ("since", "until", "next", "first")}
+        times: Any = {f"{name}_ms": whole(found.get(name), LAST_MS) for name in _TIMES}
         return cls(kind=kind, value=about, state=found["state"], **texts, **counts, **times)
 
 

@@ -1,12 +1,54 @@
-"""The figures above which a queue has a problem."""
+"""The kinds of problems of queues, the worst first, and the figures above which a queue has one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.options import option, options_of
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
+
+#: The possible problems of a queue, the worst first. Those of outboxes, schedules and runs of workflows are found in
+#: `mq_django.inspector.problem_list`, the others by `QueueView.problems()`.
+Problem = Literal[
+    "unreadable",
+    "unconsumed",
+    "unattended",
+    "outbox",
+    "stalled",
+    "lost",
+    "retention",
+    "held",
+    "breaker",
+    "starved",
+    "unhandled",
+    "schedule",
+    "stuck",
+    "growing",
+    "buried",
+    "late",
+    "paused",
+    "hold",
+    "ready",
+    "dead",
+]
+
+#: How bad a problem is; of all those from one of these kinds on.
+Severity = Literal["critical", "warning", "notice"]
+_FIRST: Mapping[Problem, Severity] = {"unreadable": "critical", "retention": "warning", "paused": "notice"}
+
+
+def severity_of(kind: Problem) -> Severity:
+    """Return how bad a problem is."""
+    kinds: tuple[Problem, ...] = get_args(Problem)
+    return next(_FIRST[each] for each in reversed(kinds[: kinds.index(kind) + 1]) if each in _FIRST)
+
+
+#: Causes that a queue with partitions has if one of them has it. The others are found from the sums.
+OF_PARTS: frozenset[Problem] = frozenset(
+    {"unreadable", "unconsumed", "unattended", "stalled", "paused", "late"},
+)
 
 
 def _read_age(value: Any) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
+from mq_django.core.holds import hold_score
 from mq_django.core.partitions import public_name
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.jobs import BackgroundJob, together
@@ -147,6 +148,7 @@ def undoable(found: Sequence[Action], jobs: Mapping[str, BackgroundJob]) -> set[
     return {
         *(each.id for each in found if (job := jobs.get(each.job)) is not None and _is_running(each, job)),
         *_paused([each for each in found if each.verb == "pause"]),
+        *_held([each for each in found if each.verb in ("hold", "open breaker")]),
         *_muted([each for each in found if each.verb == "mute"]),
         *_of_schedules([each for each in found if each.verb in ("pause schedule", "skip tick", *OF_OPTIONS)]),
     }
@@ -183,6 +185,22 @@ def _paused(found: Sequence[Action]) -> Iterator[str]:
             and pause.name == each.undo.get("name", "")
             and abs((pause.since_ms or 0) - each.ms) < CLOSE_MS
             for pause in here
+        ):
+            yield each.id
+
+
+def _held(found: Sequence[Action]) -> Iterator[str]:
+    """Yield the holds and the breakers opened by hand that are not over."""
+    names = _known({name for each in found for name in each.queues})
+    views = {view.name: view for view in (overview(names, minutes=0) if names else ())}
+    for each in found:
+        here = (hold for name in each.queues if name in views for hold in views[name].holds)
+        if any(
+            hold_score(hold.subject) == each.undo.get("score")
+            and hold.who == each.undo.get("who")
+            and abs((hold.since_ms or 0) - each.ms) < CLOSE_MS
+            and hold.state != "ended"
+            for hold in here
         ):
             yield each.id
 

@@ -13,14 +13,24 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.holds import Hold, hold_score
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.limits import Rate
-from mq_django.core.numbers import score_ms, whole
+from mq_django.core.numbers import score, score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
 from mq_django.inspector.message_views import MessageView, moment_text, name_of
-from mq_django.inspector.problem_sentences import busy, duration, number, pause_details, period
+from mq_django.inspector.problem_sentences import (
+    breaker_details,
+    busy,
+    date,
+    duration,
+    hold_details,
+    number,
+    pause_details,
+    period,
+)
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.queues import queue as read_queue
 from mq_django.inspector.readers import open_reader
@@ -39,6 +49,9 @@ Kind = Literal[
     "unattended",  # it is due, and no supervisor does the housekeeping of the queue
     "unhandled",  # no consumer has its handler
     "unannounced",  # other programs handle the queue, and none announces its name
+    "on hold",  # it is held by name or key, or by a breaker
+    "released",  # its hold has just ended
+    "to be parked",  # it is ready, and held
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
     "ordered",  # a message of its key is before it, and has not ended
@@ -84,6 +97,8 @@ class Cause:
     window: timedelta = timedelta(0)
     #: Set for "paused".
     pause: Pause | None = None
+    #: Set for "on hold" and "to be parked", by the clock of `now_ms`.
+    hold: Hold | None = None
 
 
 def cause_of(view: MessageView, queue: QueueView) -> Cause:
@@ -98,13 +113,34 @@ def cause_of(view: MessageView, queue: QueueView) -> Cause:
     if view.state == "unhandled":
         return Cause(kind="unannounced" if queue.external else "unhandled")
     if view.state == "parked":
-        return _of_queue(queue) or _of_parked(view, queue)
+        return _of_hold(view, queue) or _of_queue(queue) or _of_parked(view, queue)
     if view.state == "delayed":
         left = (view.at_ms or 0) - queue.now_ms
         if left > 0:
             return Cause(kind="delayed", ms=left)
         return _of_queue(queue) or Cause(kind="due" if not queue.external or queue.housekeepers else "unattended")
-    return _of_queue(queue) or _of_ready(view, queue)
+    return _to_be_parked(view, queue) or _of_queue(queue) or _of_ready(view, queue)
+
+
+def _of_hold(view: MessageView, queue: QueueView) -> Cause | None:
+    """Return what holds a parked message; None if it is in the line of its key."""
+    config = get_config().queue(queue.name)
+    command: Command = ("ZSCORE", config.keys.parked, name_of(view.ref))
+    found = score(reply_or_raise(open_transport("inspect", config.connection).pipeline([command])[0]))
+    if found is None or found >= 0:
+        return None
+    for hold in queue.holds:
+        if hold_score(hold.subject) == found and hold.holds(queue.now_ms):
+            return Cause(kind="on hold", hold=hold, now_ms=queue.now_ms)
+    return Cause(kind="released")
+
+
+def _to_be_parked(view: MessageView, queue: QueueView) -> Cause | None:
+    for hold in queue.holds:
+        is_of = {"queue": True, "name": redact_forms(hold.value) == view.name, "key": hold.value == view.key}[hold.kind]
+        if is_of and hold.holds(queue.now_ms):
+            return Cause(kind="to be parked", hold=hold, now_ms=queue.now_ms)
+    return None
 
 
 def _of_ready(view: MessageView, queue: QueueView) -> Cause:
@@ -256,11 +292,14 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     """Return why a message is not running. Shows keys only to users who may see data."""
     if cause.blocker is not None:
         return _why_busy(cause, cause.blocker)
+    if cause.hold is not None:
+        return _why_held(cause, cause.hold)
     if cause.head is not None:
         return _with_line(cause, _("It waits for %(message)s") % {"message": head_words(cause.head, cause.now_ms)})
     sentences = {
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("Delayed: due in %(time)s."),
+        "released": _("What held it has ended: it is about to be ready."),
         "due": _("Due: becomes ready at any moment."),
         "unattended": _("Due. No runconsumer does the housekeeping of this queue, so it does not become ready."),
         "unannounced": _("Set aside. No running consumer announces that it handles “%(name)s”."),
@@ -317,6 +356,7 @@ def head_words(head: LineHead, now_ms: int) -> str:
         ),
         "ready": _("message %(id)s of the same key, which is ready."),
         "delayed": _("message %(id)s of the same key, which is tried again in %(time)s, as attempt %(attempt)s."),
+        "on hold": _("message %(id)s of the same key, which is on hold."),
         "unhandled": _("message %(id)s of the same key: no consumer has a handler for its name, “%(name)s”."),
         "dead": _("message %(id)s of the same key, which is a dead letter and holds the key."),
         "gone": _("message %(id)s of the same key, which no longer exists. The next check lets the key go on."),
@@ -329,6 +369,18 @@ def head_words(head: LineHead, now_ms: int) -> str:
         "attempt": number(head.attempt),
         "time": duration(max(0, ms)),
     }
+
+
+def _why_held(cause: Cause, hold: Hold) -> str:
+    if hold.by_breaker:
+        details = {"time": date(hold.since_ms or cause.now_ms), "why": breaker_details(hold, cause.now_ms)}
+        said = [_("It waits for its partner since %(time)s: %(why)s") % details]
+    else:
+        held = _("Messages of its name are held.") if hold.kind == "name" else _("Messages of its key are held.")
+        said = [held, hold_details(hold)]
+    if cause.kind == "to be parked":
+        said.insert(1, _("It is ready, and will be parked until then."))
+    return " ".join(filter(None, said))
 
 
 def _with_line(cause: Cause, said: str) -> str:

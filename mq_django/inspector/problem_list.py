@@ -16,12 +16,12 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape, repr_of, truncate
-from mq_django.core.thresholds import Thresholds, exceeds
+from mq_django.core.thresholds import Problem, Severity, Thresholds, exceeds, severity_of
 from mq_django.errors import ConfigurationError, InvalidArguments, NotSupported, StoreError
 from mq_django.inspector.actions import MAX_REASON, MAX_WHO
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
 from mq_django.inspector.problem_sentences import outbox_sentence, schedule_sentence, sentence, stuck_sentence
-from mq_django.inspector.queue_view import Problem, QueueView, Severity, severity_of
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, require_queue, transports_of
 from mq_django.inspector.workflow_runs import StuckRuns, open_run_readers, stuck_in
 from mq_django.stores import mutes

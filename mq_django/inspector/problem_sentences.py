@@ -10,9 +10,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import current_time_zone
+from mq_django.core.holds import Hold
+from mq_django.core.redaction import redact_text
 from mq_django.core.texts import escape, truncate
+from mq_django.core.thresholds import OF_PARTS, Problem
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
-from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, HeldKeys, Pause, Problem, QueueView
+from mq_django.inspector.queue_view import GROWING, Blocker, HeldKeys, Pause, QueueView
 from mq_django.inspector.workflow_runs import StuckRuns
 from mq_django.stores.schedule_status import PlannedSchedule
 
@@ -77,6 +80,7 @@ def title(kind: Problem) -> str:
         "lost": _("Lost messages"),
         "retention": _("Near the end of the retention"),
         "held": _("Keys held by dead letters"),
+        "breaker": _("Open breakers"),
         "starved": _("All slots busy"),
         "unhandled": _("No handler"),
         "schedule": _("Schedules"),
@@ -85,6 +89,7 @@ def title(kind: Problem) -> str:
         "buried": _("New dead letters"),
         "late": _("Late"),
         "paused": _("Paused"),
+        "hold": _("Held messages"),
         "ready": _("Too many ready messages"),
         "dead": _("Too many dead letters"),
     }
@@ -127,8 +132,8 @@ def _of_queue(view: QueueView, what: Problem) -> str:
             ) % {"time": duration(view.waited_ms or 0)}
         case "late":
             return f"{_late(view)} {busy(view.blocker, queue=view.name)}".rstrip()
-        case "held":
-            return _held(view.held, view.now_ms)
+        case "held" | "breaker" | "hold":
+            return _of_held(view, what)
         case "retention":
             share = number(100 * (view.retention or 0))
             return _("lags by %(percent)s %% of the retention. At 100 %% it loses messages.") % {"percent": share}
@@ -143,6 +148,19 @@ def _late(view: QueueView) -> str:
     ]
     ms, words = max(waited, key=lambda each: each[0] or 0)
     return words % {"time": duration(ms or 0)}
+
+
+def _of_held(view: QueueView, what: Problem) -> str:
+    """Return which keys wait for dead letters, for what a breaker waits, or what people hold."""
+    if what == "held":
+        return _held(view.held, view.now_ms)
+    if what == "breaker":
+        first, *others = view.open_breakers or [Hold(kind="queue", state="open")]
+        return f"{breaker(first, view.now_ms)} {_more(len(others))}".rstrip()
+    first, *others = view.held_by_people or [Hold(kind="key")]
+    said = _("holds its messages named “%(name)s”.") if first.kind == "name" else _("holds the messages of a key.")
+    words = [said % {"name": truncate(escape(first.value), 200)}, _more(len(others)), hold_details(first)]
+    return " ".join(filter(None, words))
 
 
 def _held(held: HeldKeys, now_ms: int) -> str:
@@ -249,6 +267,67 @@ def pause_details(found: Pause | None) -> str:
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
     action = _("Action: %(name)s.") % {"name": truncate(escape(found.name), 200)} if found.name else ""
     return " ".join(filter(None, [said % {"who": truncate(who, 200), "time": since}, action, why]))
+
+
+# What is held, as sentences in the current language.
+
+
+def breaker(found: Hold, now_ms: int) -> str:
+    """Return since when and why messages wait for a breaker, as a text that follows the name of their queue."""
+    said = {
+        "queue": _("waits for its partner since %(time)s: %(why)s"),
+        "name": _("waits for the partner of “%(name)s” since %(time)s: %(why)s"),
+        "key": _("waits for the partner of a key since %(time)s: %(why)s"),
+    }[found.kind]
+    since, name = date(found.since_ms or now_ms), truncate(escape(found.value), 200)
+    return said % {"time": since, "name": name, "why": breaker_details(found, now_ms)}
+
+
+def breaker_cause(found: Hold) -> str:
+    """Return why a breaker is open, or who has opened it."""
+    if found.of:
+        error = truncate(escape(redact_text(found.error)), 200)
+        why = _("%(error)s, %(failed)s of %(of)s") % {
+            "error": error,
+            "failed": number(found.failed),
+            "of": number(found.of),
+        }
+    else:
+        who = {"who": truncate(escape(found.who), 200)}
+        why = _("opened by %(who)s") % who if found.who else _("opened by hand")
+    return f"{why} ({truncate(escape(found.reason), 500)})" if found.reason else why
+
+
+def breaker_details(found: Hold, now_ms: int) -> str:
+    """Return why a breaker is open, and what it does next."""
+    left = (found.next_ms or now_ms) - now_ms
+    if found.state == "ramp":
+        then = ngettext(
+            "it is back, %(count)s message at once", "it is back, %(count)s messages at once", found.level
+        ) % {"count": number(found.level)}
+    elif left > 0:
+        then = _("next probe in %(time)s") % {"time": duration(left)}
+    else:
+        then = _("its next message is a probe")
+    return f"{breaker_cause(found)}; {then}."
+
+
+def hold_details(found: Hold) -> str:
+    """Return who holds messages, since when, until when, and why, as far as known."""
+    since, who = "" if found.since_ms is None else date(found.since_ms), truncate(escape(found.who), 200)
+    if since and who:
+        said = _("Held by %(who)s since %(time)s.")
+    elif since:
+        said = _("Held since %(time)s.")
+    else:
+        said = _("Held by %(who)s.") if who else ""
+    ends = "" if found.until_ms is None else _("Until %(time)s.") % {"time": date(found.until_ms)}
+    why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
+    return " ".join(filter(None, [said % {"who": who, "time": since}, ends, why]))
+
+
+def _more(count: int) -> str:
+    return ngettext("And %(count)s more.", "And %(count)s more.", count) % {"count": number(count)} if count else ""
 
 
 # The problems of outboxes as sentences, in the current language.

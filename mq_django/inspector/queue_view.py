@@ -4,14 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from mq_django.conf import get_config
 from mq_django.core.holds import Hold
 from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
-from mq_django.core.thresholds import Thresholds, exceeds
+from mq_django.core.thresholds import OF_PARTS, Problem, Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
 from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.counters import DEPTH, SPENT, TOOK, WAITED
@@ -270,45 +270,6 @@ MANY_ERRORS = 0.05
 #: Minutes over which growth is measured, and the minimum growth in messages.
 GROWING, MIN_GROWTH = 10, 100
 
-#: The possible problems of a queue, the worst first. Those of outboxes, schedules and runs of workflows are found in
-#: `mq_django.inspector.problem_list`, the others here.
-Problem = Literal[
-    "unreadable",
-    "unconsumed",
-    "unattended",
-    "outbox",
-    "stalled",
-    "lost",
-    "retention",
-    "held",
-    "starved",
-    "unhandled",
-    "schedule",
-    "stuck",
-    "growing",
-    "buried",
-    "late",
-    "paused",
-    "ready",
-    "dead",
-]
-
-#: How bad a problem is; of all those from one of these kinds on.
-Severity = Literal["critical", "warning", "notice"]
-_FIRST: Mapping[Problem, Severity] = {"unreadable": "critical", "retention": "warning", "paused": "notice"}
-
-
-def severity_of(kind: Problem) -> Severity:
-    """Return how bad a problem is."""
-    kinds: tuple[Problem, ...] = get_args(Problem)
-    return next(_FIRST[each] for each in reversed(kinds[: kinds.index(kind) + 1]) if each in _FIRST)
-
-
-#: Causes that a queue with partitions has if one of them has it. The others are found from the sums.
-OF_PARTS: frozenset[Problem] = frozenset(
-    {"unreadable", "unconsumed", "unattended", "stalled", "paused", "late"},
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
@@ -348,6 +309,10 @@ class HeldKeys:
     since_ms: int | None = None
 
 
+def _since(hold: Hold) -> int:
+    return hold.since_ms or 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """A queue: its messages by place, its consumers, the activity of the last hour.
@@ -363,7 +328,7 @@ class QueueView:
     pending: int = 0
     delayed: int = 0
     unhandled: int = 0
-    #: Over the limit of their key.
+    #: Over the limit of their key, or held.
     parked: int = 0
     dead: int = 0
     #: Pending messages that their consumers have fetched and not started, as of the last heartbeats.
@@ -420,6 +385,16 @@ class QueueView:
     def paused(self) -> bool:
         """Return whether it is paused; with partitions, whether all of them are."""
         return self.pause is not None
+
+    @property
+    def open_breakers(self) -> list[Hold]:
+        """Return what a breaker holds, the first one first."""
+        return sorted((hold for hold in self.holds if hold.by_breaker), key=_since)
+
+    @property
+    def held_by_people(self) -> list[Hold]:
+        """Return what people hold, the first one first."""
+        return sorted((hold for hold in self.holds if hold.state == "held" and hold.holds(self.now_ms)), key=_since)
 
     @property
     def depth(self) -> int:
@@ -564,6 +539,10 @@ class QueueView:
                 return None if self.pause is None else self.pause.since_ms
             case "held":
                 return self.held.since_ms
+            case "breaker":
+                return next((hold.since_ms for hold in self.open_breakers), None)
+            case "hold":
+                return next((hold.since_ms for hold in self.held_by_people), None)
             case "late" | "stalled" | "unconsumed":
                 return None if self.waited_ms is None else self.now_ms - self.waited_ms
             case "starved":
@@ -586,12 +565,14 @@ class QueueView:
             "lost": above["lost"],
             "retention": self.retention is not None,
             "held": above["held"],
+            "breaker": bool(self.open_breakers),
             "starved": self.is_starved,
             "unhandled": above["unhandled"],
             "growing": flows and above["growing"],
             "buried": above["buried"],
             "late": is_late and not is_stalled,
             "paused": self.paused,
+            "hold": bool(self.held_by_people),
             "ready": above["ready"],
             "dead": above["dead"],
         }

@@ -1,4 +1,4 @@
-"""The verbs `status`, `pause`, `resume` and `line` of the command `mq`: queues, and the keys with limits."""
+"""The verbs `status`, `pause`, `resume`, `hold`, `release` and `line` of `mq`: queues, and the keys with limits."""
 
 import shutil
 import time
@@ -14,12 +14,13 @@ from django.core.management.base import CommandError
 from mq_django import inspect
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
+from mq_django.core.holds import Hold
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.message_format import moment
 from mq_django.core.partitions import public_name
-from mq_django.core.redaction import redact_forms
+from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import escape, truncate
-from mq_django.core.thresholds import Thresholds
+from mq_django.core.thresholds import Problem, Thresholds
 from mq_django.errors import ConnectionLost, MQError, StoreError
 from mq_django.inspector import actions, key_lines, plans
 from mq_django.inspector.actions import Switched
@@ -28,7 +29,8 @@ from mq_django.inspector.key_lines import KeyLine, LineHead
 from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.outbox_views import OutboxView, outboxes_of
 from mq_django.inspector.plans import LimitUse
-from mq_django.inspector.queue_view import RECENT, Activity, NameActivity, Problem, QueueView
+from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import RECENT, Activity, NameActivity, QueueView
 from mq_django.inspector.queues import PartitionRow, groups_left_out, partitions
 from mq_django.management.job_verbs import result_of
 from mq_django.management.terminal import (
@@ -268,6 +270,10 @@ def _status(options: Options) -> VerbResult:
     rows = [_row(each, muted) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [_busy_line(view) for view in views if view.is_starved]
+    held: tuple[tuple[Problem, Sequence[Hold]], ...]
+    for view in views:
+        held = (("breaker", view.open_breakers), ("hold", view.held_by_people))
+        lines += [f"{view.name} {sentence(view, kind)}" for kind, found in held if found]
     found_outboxes = outboxes_of(names or ())
     are_several = len({each.database for each in found_outboxes}) > 1
     lines += [line for each in found_outboxes for line in _outbox_lines(each, is_named=are_several)]
@@ -303,19 +309,27 @@ def _queue(view: QueueView, muted: Mapping[tuple[str, str], object]) -> dict[str
         since = moment_text(pause.since_ms)
         row |= {"paused_by": pause.who, "paused_since": since, "paused_reason": pause.reason}
         row |= {"paused_name": pause.name} if pause.name else {}
+    if found := [*view.open_breakers, *view.held_by_people]:
+        row |= {"holds": [_held(each) for each in found]}
     return row
+
+
+#: What JSON has of a queue and its row does not: lines below the table say it.
+_NOT_CELLS = ("paused", "external", "busy_with", "fetched", "holds")
 
 
 def _row(view: QueueView, muted: Mapping[tuple[str, str], object]) -> dict[str, Any]:
     """Return the cells of a queue."""
     found = {"queue": view.name, "state": _state(view), **_queue(view, muted)}
-    return {key: value for key, value in found.items() if key not in ("paused", "external", "busy_with", "fetched")}
+    return {key: value for key, value in found.items() if key not in _NOT_CELLS}
 
 
 def _state(view: QueueView) -> str:
     states = {
         "paused": view.paused,
         f"{view.paused_parts} of {len(view.parts)} partitions paused": view.paused_parts and not view.paused,
+        "breaker open": view.open_breakers,
+        "some held": view.held_by_people,
         "starved": view.is_starved and not view.paused,
         "handled by others": view.external and not view.error,
     }
@@ -453,6 +467,54 @@ def _times(found: Activity | NameActivity) -> Mapping[str, float | None]:
     times = {f"{what}_{p}": getattr(getattr(found, what), p) for what in ("took", "waited") for p in ("p50", "p95")}
     # JSON has no infinity: the time is in the last bucket, which has no upper bound.
     return {name: None if at is None or isinf(at) else round(at, 5) for name, at in times.items()}
+
+
+# The verbs `hold` and `release`.
+
+
+def hold(options: Options, _: Terminal) -> VerbResult:
+    """Hold the messages of a name or a key of a queue, or list what is held."""
+    queue, about, probe = options["queue"], {"name": options["name"], "key": options["key"]}, options["probe"]
+    is_named = any(value is not None for value in about.values())
+    if queue is None or not (is_named or probe is not None):
+        if is_named or any(options[name] for name in ("for", "reason", "probe")):
+            raise CommandError("Give a queue, and --name or --key.", returncode=2)
+        return _holds([queue] if queue is not None else [view.name for view in inspect.queues() if view.holds])
+    given = {**about, "who": user_name(), "reason": options["reason"]}
+    if probe is None:
+        inspect.hold(queue, lasts=options["for"], **given)
+        return VerbResult({"held": True}, ["held"])
+    if options["for"] is not None:
+        raise CommandError("A breaker has no end of its own: give --for or --probe.", returncode=2)
+    inspect.open_breaker(queue, probe=probe, **given)
+    return VerbResult({"held": True}, ["opened a breaker"])
+
+
+def _holds(queues: Sequence[str]) -> VerbResult:
+    rows = [
+        {"queue": name, **_held(each), "messages": each.messages} for name in queues for each in inspect.holds(name)
+    ]
+    return VerbResult(rows, table(rows) or ["Nothing is held."])
+
+
+def _held(found: Hold) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "value": redact_forms(found.value) or None,
+        "state": found.state,
+        "who": found.who or None,
+        "reason": found.reason or None,
+        "error": redact_text(found.error) or None,
+        "since": moment_text(found.since_ms),
+        "until": moment_text(found.until_ms),
+        "next_probe": moment_text(found.next_ms),
+    }
+
+
+def release(options: Options, _: Terminal) -> VerbResult:
+    """End a hold, or close a breaker: its messages become ready."""
+    changed = inspect.end_hold(options["queue"], name=options["name"], key=options["key"])
+    return VerbResult({"held": False, "changed": changed}, ["released" if changed else "was not held"])
 
 
 # The verbs `pause` and `resume`.

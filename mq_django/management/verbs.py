@@ -268,6 +268,9 @@ SCHEDULE = tuple(
     for name, (kind, what) in OPTIONS.items()
 )
 
+#: What is held.
+OF_HOLD = (arg("--name", "The messages with this name."), arg("--key", "The messages with this key."))
+
 SCHEDULES = {
     "list": verb(schedule_verbs.show, arg("--queue", "A queue. Default: all queues.")),
     "next": verb(schedule_verbs.coming, *NAMED, arg("--count", "Default: 5. At most 500.", type=page_size, default=5)),
@@ -370,6 +373,21 @@ VERBS: dict[str, Verb | Actions] = {
         ALL,
         arg("--name", "only what the pause of this name has paused.", needs="--all"),
     ),
+    "hold": verb(
+        queue_verbs.hold,
+        arg("queue", "A queue, or the group of a topic as topic:group. Default: list what is held of all.", nargs="?"),
+        *OF_HOLD,
+        arg("--for", "For how long, such as 2h. Default: until it is released.", type=period, metavar="TIME"),
+        arg("--reason", "Shown in the admin and by `mq status` until it is released.", default=""),
+        arg(
+            "--probe",
+            "Open a breaker: one message is let through each time, such as 30s, until one is handled. Without a name "
+            "or key, of the whole queue.",
+            type=period,
+            metavar="TIME",
+        ),
+    ),
+    "release": verb(queue_verbs.release, QUEUE, *OF_HOLD),
     "mute": verb(
         queue_verbs.mute,
         arg(

@@ -13,9 +13,10 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import send
 from mq_django.core import clock
 from mq_django.core.texts import truncate
+from mq_django.core.thresholds import Problem
 from mq_django.errors import StoreError
 from mq_django.inspector.problem_list import KINDS, QueueProblem, problems_among
-from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.control import ProblemNote, ProblemNotes, claim_checks, read_notes

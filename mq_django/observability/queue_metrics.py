@@ -214,6 +214,13 @@ def _problems(found: Measurements) -> Iterator[Sample]:
     return ((labels, 1) for labels in dict.fromkeys((problem.queue, problem.kind) for problem in found.problems))
 
 
+def _holds(found: Measurements) -> Iterator[Sample]:
+    for queue in _readable(found):
+        states = Counter(hold.state for hold in (*queue.view.held_by_people, *queue.view.open_breakers))
+        for state in ("held", "open", "ramp"):
+            yield (queue.view.name, state), states[state]
+
+
 def _schedules(found: Measurements) -> Iterator[Sample]:
     for queue in _readable(found):
         paused = sum(schedule.paused for schedule in queue.schedules)
@@ -285,6 +292,12 @@ GAUGES = (
         lambda queue: queue.view.not_started,
     ),
     _of_queue("mq_django_queue_paused", "Whether the queue is paused.", lambda queue: queue.view.paused),
+    Plain(
+        "mq_django_queue_holds",
+        "What is held of the queue: by people, or by a breaker that is open or lets more and more through.",
+        ("queue", "state"),
+        _holds,
+    ),
     _of_queue(
         "mq_django_queue_consumers", "Live consumer processes that handle the queue.", lambda queue: queue.view.alive
     ),

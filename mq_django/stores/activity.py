@@ -51,6 +51,7 @@ Verb = Literal[
     "resume",
     "hold",
     "end hold",
+    "open breaker",
     "mute",
     "unmute",
     "publish",

@@ -315,10 +315,12 @@ def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
         if isinstance(outcome, Park):
             charged = attempts_since(history, outcome.since_ms) if outcome.since_ms else 0
             message = message._replace(attempt=max(1, message.attempt - charged))
-            scores.append(hold_score(outcome.subject))
+            # In `parked` the member is a place, so the body has the id.
+            member, score = "", hold_score(outcome.subject)
         else:
-            scores.append(name_score(message.name))
-        bodies.append(encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history))
+            member, score = message.id, name_score(message.name)
+        scores.append(score)
+        bodies.append(encode_body(message, delivery.data_text, member=member, alone=alone, history=history))
     return [*listed("scores", scores), *listed("bodies", bodies)]
 
 

@@ -9,8 +9,9 @@ from django.test import Client
 
 from mq_django import topics
 from mq_django.admin.message_lists import OF_CHOSEN
+from mq_django.core.holds import hold_score
 from mq_django.core.outcomes import Bury
-from mq_django.inspector import actions
+from mq_django.inspector import actions, holds
 from mq_django.inspector import topics as inspected
 from mq_django.stores.background_jobs import ACTIONS
 from tests.admin.conftest import BASE
@@ -48,7 +49,7 @@ def is_answered(visit: Visit, response: Any) -> bool:
 
 
 #: What stands in braces, filled by `world()`.
-PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone", "row": "1"}
+PLACES = {"held": "-1", "dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone", "row": "1"}
 
 YES = {"confirmed": "yes"}
 
@@ -157,6 +158,13 @@ VISITS = [
     Visit("resume", "emails/resume/", OPERATE),
     Visit("resume", "emails/resume/", OPERATE, "post"),
     Visit("resume", "emails/resume/", OPERATE, "post", YES),
+    Visit("hold", "emails/hold/", OPERATE),
+    Visit("hold", "emails/hold/?state=ready&ref=ready.1-1", OPERATE),
+    Visit("hold", "emails/hold/", OPERATE, "post", {"name": "welcome", "span": "4 h", **YES}),
+    Visit("hold", "emails/hold/", OPERATE, "post", {"probe": "30", **YES}),
+    Visit("hold", "emails/hold/", OPERATE, "post", {"name": "a", "key": "b", "span": "soon", "probe": "-1", **YES}),
+    Visit("end_hold", "emails/holds/{held}/release/", OPERATE),
+    Visit("end_hold", "emails/holds/{held}/release/", OPERATE, "post", YES),
     Visit("messages", "emails/delayed/", VIEW),
     Visit("messages", "emails/delayed/?name=a", VIEW),
     Visit("messages", "emails/unhandled/", VIEW),
@@ -250,6 +258,8 @@ def world() -> None:
     PLACES["dead"] = dead_entry("emails")
     PLACES["run"] = start_run({1: [], 2: [], 3: [1, 2]}, policy="continue")
     end_steps(PLACES["run"], Bury(error="ValueError: no", reason="attempts"), 1)
+    holds.hold("emails", name="held", reason="the printer burns")
+    PLACES["held"] = str(hold_score("name:held"))
     topic = topics["orders"]
     topic.group("billing").subscribe()
     topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)

@@ -18,7 +18,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.core.running_handler import running
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConnectionLost, InvalidFilter
-from mq_django.inspector import action_log, actions, dead_letters, jobs, key_lines, moves, outbox_views, plans
+from mq_django.inspector import action_log, actions, dead_letters, holds, jobs, key_lines, moves, outbox_views, plans
 from mq_django.inspector import topics as inspected
 from mq_django.management import message_verbs, repartition_verb, workflow_verbs
 from mq_django.outbox import relay
@@ -71,6 +71,10 @@ def group():
 
 def paused():
     actions.pause("emails")
+
+
+def held():
+    inspect.hold("emails", name="welcome", who="ann")
 
 
 def muted():
@@ -127,6 +131,9 @@ OPERATIONS = {
     actions.pause_all: (None, lambda _: actions.pause_all(name="deploy"), "pause"),
     actions.resume_all: (paused, lambda _: actions.resume_all(), "resume"),
     actions.resume_these: (paused, lambda _: actions.resume_these(["emails"]), "resume"),
+    holds.hold: (None, lambda _: inspect.hold("emails", name="welcome"), "hold"),
+    holds.open_breaker: (None, lambda _: inspect.open_breaker("emails"), "open breaker"),
+    holds.end_hold: (held, lambda _: inspect.end_hold("emails", name="welcome"), "end hold"),
     dead_letters.redrive: (lambda: bury("emails"), lambda _: dead_letters.redrive("emails", [dead()]), "redrive"),
     dead_letters.redrive_messages: (lambda: bury("emails"), lambda one: inspect.redrive("emails", [one]), "redrive"),
     dead_letters.delete: (lambda: bury("emails"), lambda _: dead_letters.delete("emails", [dead()]), "delete"),

@@ -9,10 +9,11 @@ from django.utils.translation import override
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.thresholds import Problem
 from mq_django.errors import ConfigurationError, StoreError
 from mq_django.inspector import Thresholds, actions
 from mq_django.inspector.problem_sentences import sentence
-from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queue_view import QueueView
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members

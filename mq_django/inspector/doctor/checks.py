@@ -18,13 +18,14 @@ from mq_django.core.keys import QueueKeys, TopicKeys, is_name
 from mq_django.core.numbers import score
 from mq_django.core.schedules import Every
 from mq_django.core.texts import escape
+from mq_django.core.thresholds import Problem
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_CHECKED, DoctorCheck, Level, Seen, counted, named
 from mq_django.inspector.doctor.server_checks import ServerFacts
 from mq_django.inspector.outbox_views import OutboxProblem, outbox_databases, outboxes, publish_database, uses_outbox
 from mq_django.inspector.problem_sentences import outbox_sentence, sentence
-from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.registry import find, names, schedules
