@@ -96,8 +96,8 @@ def hold(page: Page, name: str) -> HttpResponse:
     except InvalidFilter as error:
         page.say(messages.ERROR, str(error))
     except QueueFull:
-        most = {"count": text.number(MAX_HOLDS)}
-        page.say(messages.ERROR, _("The queue has %(count)s holds, which are the most it can have.") % most)
+        most = {"most": text.number(MAX_HOLDS)}
+        page.say(messages.ERROR, _("The queue has %(most)s holds, which are the most it can have.") % most)
     else:
         because = f": {asked['reason'][:MAX_REASON]}" if asked["reason"] else ""
         page.log(name, f"{_logged(asked)}{because}")

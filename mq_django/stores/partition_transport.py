@@ -70,6 +70,7 @@ WAKE = frozenset(
     {
         "control_pause",
         "dead_redrive",
+        "holds_release",
         "lines_skip",
         "messages_delete",
         "messages_hold",

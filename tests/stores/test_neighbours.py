@@ -3,15 +3,18 @@
 import itertools
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 
 from mq_django import CancelResult, queues
 from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.core.flow_graph import StepRecord
+from mq_django.core.holds import Hold
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
 from mq_django.core.running_handler import Progress, Report
 from mq_django.core.schedules import Scheduled, every
@@ -56,7 +59,7 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 DRAINS = {
     *("settle", "reassign", "stream_fetch", "topic_fetch", "lines_fetch", "lines_wake", "shares_ask", "lines_begin"),
     *("stream_subscribe", "topic_subscribe", "topic_claim_check", "rsmq_receive", "rsmq_extend", "rsmq_release"),
-    *("waiting_promote", "waiting_release", "waiting_cancel", "messages_delete", "rsmq_waiting"),
+    *("waiting_promote", "waiting_release", "waiting_cancel", "messages_delete", "rsmq_waiting", "holds_release"),
     *("steps_forget", "members_heartbeat"),
     *("jobs_begin", "jobs_claim", "jobs_end"),
 }
@@ -135,6 +138,7 @@ def record(recorder, mq_settings, namespace):
         be_looked_at,
         be_moved,
         be_remembered,
+        be_held,
         be_partitioned,
         be_repartitioned,
         be_in_an_outbox,
@@ -185,6 +189,31 @@ def be_moved(client, mq_settings):
                 mover.remove(held, mover.write(held).words)
         if queue == "emails":
             purge(store_of("bulk").config)
+
+
+def be_held(client, mq_settings):
+    """Hold messages by name and by a breaker, let a probe through, and release them."""
+    for options in ({}, {"ORDERED": True}):
+        mq_settings(QUEUES={"emails": options})
+        store, now = store_of(), clock.now_ms()
+        name, queue = (
+            Hold(kind="name", value="welcome", since_ms=now),
+            Hold(kind="queue", state="open", probe_ms=60_000),
+        )
+        assert store.hold(name)
+        assert store.hold(replace(queue, next_ms=now - 1))
+        store.publish([outgoing(data=marked(), key=f"k{number % 2}") for number in range(4)])
+        taken = take_all(store, ME)
+        settle(store, Park(name.subject), taken[:1])
+        settle(store, Park(queue.subject), taken[1:])
+        store.promote(limit=5)
+        settle(store, Retry(), [item for item in take_all(store, ME) if item.probe])
+        assert store.end_hold(queue.subject)
+        assert store.end_hold(name.subject)
+        while store.promote(limit=1).moved:
+            pass
+        settle(store, ACK, take_all(store, ME))
+        assert not store.current_holds()
 
 
 def be_partitioned(client, mq_settings):

@@ -19,7 +19,7 @@ from mq_django.transport.sessions import Pooled
 LUA = Path(scripts.__file__).parent / "lua"
 #: Scripts of queues that make nothing ready: they read, settle, delay, or their callers run another one that wakes.
 QUIET = {
-    *("cancels_ask", "stacks_ask", "clock_read", "counters_add", "counters_totals"),
+    *("breakers_count", "cancels_ask", "stacks_ask", "holds_change", "clock_read", "counters_add", "counters_totals"),
     *("dead_list", "entries_before", "entries_pending", "entries_read", "entries_ready"),
     *(
         "handled_trim",
