@@ -221,13 +221,15 @@ class _Search:
             commands: list[Command] = [
                 ("HEXISTS", key, message_id)
                 for message_id in part
-                for key in (keys.waiting, keys.dead_ids, keys.step_notes)
+                for key in (keys.waiting, keys.unique, keys.dead_ids, keys.step_notes)
             ]
             replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
-            for message_id, (waits, dead, noted) in zip(part, zip(*[iter(replies)] * 3, strict=True), strict=True):
-                if dead and not (waits or noted):
+            for message_id, found in zip(part, zip(*[iter(replies)] * 4, strict=True), strict=True):
+                # Of a parked message only `unique` has the id.
+                waits, parked, dead, noted = found
+                if dead and not (waits or parked or noted):
                     self.dead.add(message_id)
-                elif not (waits or dead or noted):
+                elif not any(found):
                     left.add(message_id)
         return left
 
