@@ -150,7 +150,8 @@ def test_a_step_that_waits_does_not_stop_its_run(mq_settings, monkeypatch, tmp_p
         flow.add(tasks.total, [2])
     run()
     RunRepairer().run_once()
-    assert opened("default").depths().held == 1
+    depths = opened("default").depths()
+    assert (depths.depth, depths.held) == (1, 1)
     assert workflow_runs.run(definition.run.id).state == "running"
     assert [each.kind for each in problems() if each.kind == "stuck"] == []
     end_hold("default", "queue", "")
