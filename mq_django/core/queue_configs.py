@@ -349,6 +349,8 @@ class QueueConfig(DeliveryOptions):
     has_schedules: ClassVar[bool] = True
     #: Why its running messages cannot be cancelled; "" if they can.
     keeps_running: ClassVar[str] = ""
+    #: Whether its messages can be held.
+    can_hold: ClassVar[bool] = True
 
     @property
     def keeps_results(self) -> bool:
@@ -449,6 +451,7 @@ class RsmqConfig(QueueConfig):
     outbox: bool = False
 
     has_schedules: ClassVar[bool] = False
+    can_hold: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
     unsupported: ClassVar[Mapping[str, str]] = MappingProxyType(
         {

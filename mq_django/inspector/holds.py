@@ -11,7 +11,6 @@ from mq_django.core.clock import Duration, read_duration
 from mq_django.core.holds import MAX_HOLDS, Hold, hold_score
 from mq_django.core.ids import is_text
 from mq_django.core.message_format import MAX_NAME_LENGTH
-from mq_django.core.queue_configs import RsmqConfig
 from mq_django.core.texts import escape, repr_of, truncate
 from mq_django.errors import InvalidFilter, QueueFull
 from mq_django.inspector.actions import MAX_REASON, MAX_WHO
@@ -58,7 +57,7 @@ def counted(queue: str, found: tuple[Hold, ...]) -> tuple[Hold, ...]:
 
 def can_hold(queue: str) -> bool:
     """Return whether messages of a queue can be held: not in RSMQ's format."""
-    return not isinstance(get_config().queue(queue), RsmqConfig)
+    return get_config().queue(queue).can_hold
 
 
 def _subject(given: Given) -> str:

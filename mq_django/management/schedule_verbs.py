@@ -1,5 +1,6 @@
 """The verb `schedules` of the command `mq`."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,23 @@ JSON_OPTIONS = ("data", "args", "kwargs")
 
 #: The prefix of the names of its options' values.
 PREFIX = "schedule_"
+
+#: The options of a schedule, with their types and help. Django has a use of its own for `args`.
+OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
+    "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
+    "every": (float, "Instead of --cron: seconds."),
+    "message": (str, "The name of the message."),
+    "task": (str, "Instead of --message: the path of a task."),
+    "priority": (int, "-100 to 100."),
+    "key": (str, "The key of the message."),
+    "expires": (float, "Seconds after its tick in which a message may be handled."),
+    "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
+    "ends": (str, "The time after which it does not fire."),
+    "data": (str, "Data of the message: JSON."),
+    "args": (str, "Arguments of the task: a JSON list."),
+    "kwargs": (str, "A JSON object."),
+}
 
 #: The columns of the table.
 _SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "skips", "fired", "problem")

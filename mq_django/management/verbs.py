@@ -247,25 +247,9 @@ JOBS = {
 #: A schedule.
 NAMED = (arg("name", "The name of the schedule."), arg("--queue", "Its queue. Default: default.", default="default"))
 
-#: Its options, and their types. Django has a use of its own for `args`.
-OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
-    "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
-    "every": (float, "Instead of --cron: seconds."),
-    "message": (str, "The name of the message."),
-    "task": (str, "Instead of --message: the path of a task."),
-    "priority": (int, "-100 to 100."),
-    "key": (str, "The key of the message."),
-    "expires": (float, "Seconds after its tick in which a message may be handled."),
-    "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
-    "ends": (str, "The time after which it does not fire."),
-    "data": (str, "Data of the message: JSON."),
-    "args": (str, "Arguments of the task: a JSON list."),
-    "kwargs": (str, "A JSON object."),
-}
 SCHEDULE = tuple(
     arg(f"--{name}", what, type=kind, dest=schedule_verbs.PREFIX + name, metavar=name.upper())
-    for name, (kind, what) in OPTIONS.items()
+    for name, (kind, what) in schedule_verbs.OPTIONS.items()
 )
 
 #: What is held.
@@ -278,7 +262,7 @@ SCHEDULES = {
     "change": verb(
         schedule_verbs.change,
         *NAMED,
-        arg("--remove", "Remove this option.", action="append", choices=[*OPTIONS]),
+        arg("--remove", "Remove this option.", action="append", choices=[*schedule_verbs.OPTIONS]),
         *SCHEDULE,
     ),
     "pause": verb(schedule_verbs.pause, *NAMED),
