@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import current_time_zone
+from mq_django.core.filters import error_class, is_exception
 from mq_django.core.holds import Hold
-from mq_django.core.redaction import redact_text
 from mq_django.core.texts import escape, truncate
 from mq_django.core.thresholds import OF_PARTS, Problem
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
@@ -284,14 +284,11 @@ def breaker(found: Hold, now_ms: int) -> str:
 
 
 def breaker_cause(found: Hold) -> str:
-    """Return why a breaker is open, or who has opened it."""
+    """Return why a breaker is open, or who has opened it. The text of its last error may contain data."""
     if found.of:
-        error = truncate(escape(redact_text(found.error)), 200)
-        why = _("%(error)s, %(failed)s of %(of)s") % {
-            "error": error,
-            "failed": number(found.failed),
-            "of": number(found.of),
-        }
+        name = error_class(found.error)
+        words = {"error": truncate(escape(name), 200), "failed": number(found.failed), "of": number(found.of)}
+        why = (_("%(error)s, %(failed)s of %(of)s") if is_exception(name) else _("%(failed)s of %(of)s failed")) % words
     else:
         who = {"who": truncate(escape(found.who), 200)}
         why = _("opened by %(who)s") % who if found.who else _("opened by hand")

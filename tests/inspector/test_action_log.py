@@ -436,3 +436,14 @@ def test_mq_lists_what_was_done_and_what_became_of_jobs():
     call_command("mq", "activity", "--what", "pause", "--json", stdout=out)
     (row,) = json.loads(out.getvalue())
     assert (row["who"], row["verb"], row["queues"], row["reason"]) == ("ada", "pause", ["emails"], "deploy")
+
+
+def test_a_hold_can_be_undone_until_it_ends():
+    held()
+    inspect.open_breaker("emails", who="ann")
+    assert len(action_log.undoable(recorded(), {})) == 2
+    inspect.end_hold("emails", name="welcome")
+    still = action_log.undoable(recorded(), {})
+    assert [entry.verb for entry in recorded() if entry.id in still] == ["open breaker"]
+    inspect.end_hold("emails")
+    assert action_log.undoable(recorded(), {}) == set()

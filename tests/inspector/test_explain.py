@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django import inspector
+from mq_django import inspect, inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import ACK
+from mq_django.core.outcomes import ACK, Park
 from mq_django.inspector import actions, explain, message_lists
 from mq_django.inspector.explain import cause_of
 from mq_django.stores.base import Settlement
@@ -205,3 +205,50 @@ def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
 
     assert (cause.kind, cause.most) == ("rate", 2)
     assert 50_000 < cause.ms <= 60_001
+
+
+def park(subject):
+    publish("emails", "welcome", 1, key="c1")
+    (taken,) = take("emails", 1)
+    assert opened("emails").settle(CONSUMER, [Settlement(taken, Park(subject))]) == []
+    return taken.message.id
+
+
+def test_it_is_held_by_people_also_while_the_queue_is_paused():
+    held, keyed = park("name:welcome"), park("key:c1")
+    inspect.hold("emails", name="welcome", who="ada", reason="it burns", lasts=3600)
+    inspect.hold("emails", key="c1")
+    actions.pause("emails")
+
+    assert (why(held).kind, why(keyed).kind) == ("on hold", "on hold")
+    assert sentence(why(held)).startswith("Messages of its name are held. Held by ada since 20")
+    assert "Until 20" in sentence(why(held))
+    assert sentence(why(held)).endswith("Reason: it burns")
+    assert sentence(why(keyed)).startswith("Messages of its key are held. Held since 20")
+
+
+def test_it_waits_for_a_breaker():
+    held = park("queue:")
+    inspect.open_breaker("emails", who="ada", reason="the printer is away", probe=60)
+
+    said = sentence(why(held))
+    assert said.startswith("It waits for its partner since 20")
+    assert "opened by ada (the printer is away); next probe in " in said
+
+
+def test_what_held_it_has_ended():
+    held = park("name:welcome")
+    inspect.hold("emails", name="welcome")
+    inspect.end_hold("emails", name="welcome")
+
+    assert sentence(why(held)) == "What held it has ended: it is about to be ready."
+
+
+def test_it_is_ready_and_held():
+    inspect.hold("emails", key="c1", who="ada")
+    held, other = publish("emails", "welcome", 1, key="c1"), publish("emails", "welcome", 1, key="c2")
+    beat("emails")
+
+    assert (why(held).kind, why(other).kind) == ("to be parked", "behind")
+    said = sentence(why(held))
+    assert said.startswith("Messages of its key are held. It is ready, and will be parked until then. Held by ada")

@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
+from mq_django import inspect
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions
 from mq_django.producers import queues, topics
@@ -57,6 +58,14 @@ class TestQueues:
         assert value("mq_django_queue_paused", queue="emails") == 1
         actions.resume("emails")
         assert value("mq_django_queue_problem", queue="emails", problem="paused") is None
+
+    def test_a_queue_shows_what_people_and_breakers_hold(self):
+        inspect.hold("emails", name="welcome")
+        inspect.open_breaker("emails")
+        states = ("held", "open", "ramp")
+        found = [value("mq_django_queue_holds", queue="emails", state=state) for state in states]
+        assert found == [1, 1, 0]
+        assert value("mq_django_queue_problem", queue="emails", problem="breaker") == 1
 
     def test_consumers_count_once_for_all_their_queues(self):
         for queue in ("emails", "default"):

@@ -139,11 +139,12 @@ def test_the_most_holds_are_told(operator, monkeypatch):
 
 def test_an_open_breaker_says_since_when_why_and_when_the_next_probe_is(operator, redis_client):
     beat("emails")
-    breaker(redis_client, "queue")
+    breaker(redis_client, "queue", error="ConnectionError: no answer to customer 7")
     park("queue:")
     found = main_of(operator.get(QUEUE))
     assert "waits for its partner since 20" in found
     assert "ConnectionError, 19 of 20; next probe in " in found
+    assert "customer 7" not in found
     assert "breaker open" in main_of(operator.get(BASE))
     assert "See whether what its handlers need is up." in main_of(operator.get(f"{BASE}problems/"))
     (parked,) = operator.get(f"{BASE}emails/parked/").context["rows"]
@@ -190,3 +191,10 @@ def test_the_page_of_a_partition_holds_the_whole_queue(operator, mq_settings):
     operator.post(f"{BASE}emails.1/hold/", {"name": "receipt", **YES})
     assert [len(part.holds) for part in inspector.queue("emails").parts] == [1, 1]
     assert row(operator)["messages"] == "0"
+
+
+def test_an_error_without_a_class_is_not_shown(operator, redis_client):
+    breaker(redis_client, "name", "charge", error="customer 7 is down")
+    found = main_of(operator.get(QUEUE))
+    assert "customer 7" not in found
+    assert "19 of 20 failed; next probe in " in found
