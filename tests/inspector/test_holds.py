@@ -11,7 +11,8 @@ from mq_django.core.outcomes import Ack, Park
 from mq_django.errors import InvalidFilter, NotSupported, QueueFull
 from mq_django.inspector.holds import end_hold, hold, holds, open_breaker
 from mq_django.inspector.queues import quick_stats
-from tests.seeding import publish
+from mq_django.stores.base import Settlement
+from tests.seeding import CONSUMER, opened, publish
 from tests.waiting import wait_until
 from tests.working import run
 
@@ -110,6 +111,19 @@ def test_a_partition_is_held_with_the_others(mq_settings):
     hold("emails.1", name="receipt")
     assert [len(part.holds) for part in inspector.queue("emails").parts] == [1, 1]
     assert end_hold("emails.0", name="receipt")
+
+
+def test_a_message_that_is_parked_after_its_hold_has_ended_goes_on(queue, seen):
+    hold(queue, name="receipt")
+    publish(queue, "receipt", 1, key="c")
+    store = opened(get_config().queue(queue).partition_for(key="c").name)
+    taken = store.take(CONSUMER, count=1)
+    end_hold(queue, name="receipt")
+    store.promote(limit=5)
+    assert store.current_holds() == {}
+    assert store.settle(CONSUMER, [Settlement(each, Park("name:receipt")) for each in taken]) == []
+    run()
+    assert seen == [("receipt", 1, 1)]
 
 
 def test_a_held_message_is_found_cancelled_and_deleted(queue, seen):

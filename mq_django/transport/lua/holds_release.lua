@@ -147,12 +147,15 @@ end
 
 -- Free what has no hold: parked by a consumer that did not know yet that it had ended, or another program has removed it.
 local function free_others(known)
-  local found = redis.call('zrangebyscore', parked, '-inf', '(0', 'withscores', 'limit', 0, 1)
-  while found[1] do
-    if not known[found[2]] then
+  local above = '-inf'
+  while left > 0 do
+    local found = redis.call('zrangebyscore', parked, above, '(0', 'withscores', 'limit', 0, 1)
+    if not found[1] then
+      return
+    elseif not known[found[2]] then
       free(found[2])
     end
-    found = redis.call('zrangebyscore', parked, '(' .. found[2], '(0', 'withscores', 'limit', 0, 1)
+    above = '(' .. found[2]
   end
 end
 
