@@ -72,11 +72,11 @@ def test_a_unique_key_is_taken_until_the_message_is_handled(plain):
     seen = []
     handler("payments", "charge")(lambda message: seen.append(message.data))
     publish("payments", "charge", 1, unique="u", unique_for="handled")
-    hold("payments", "name", "charge")
+    hold("payments", name="charge")
     run()
     with pytest.raises(AlreadyPublished):
         publish("payments", "charge", 2, unique="u", unique_for="handled", on_conflict="error")
-    end_hold("payments", "name", "charge")
+    end_hold("payments", name="charge")
     run()
     publish("payments", "charge", 3, unique="u", unique_for="handled", on_conflict="error")
     run()
@@ -86,11 +86,11 @@ def test_a_unique_key_is_taken_until_the_message_is_handled(plain):
 def test_what_is_released_keeps_its_priority(plain):
     seen = []
     handler("payments", "charge")(lambda message: seen.append(message.data))
-    hold("payments", "name", "charge")
+    hold("payments", name="charge")
     for priority in (0, 5, -5):
         publish("payments", "charge", priority, priority=priority)
     run()
-    end_hold("payments", "name", "charge")
+    end_hold("payments", name="charge")
     opened("payments").promote(limit=100)
     run()
     assert seen == [5, 0, -5]

@@ -258,10 +258,10 @@ def test_it_is_opened_and_closed_by_hand(plain, partner):
     handler("payments", "charge")(partner.call)
     for number in range(5):
         publish("payments", "charge", number)
-    hold("payments", "name", "charge", reason="they migrate")
+    hold("payments", name="charge", reason="they migrate")
     run()
     assert partner.calls == []
-    assert end_hold("payments", "name", "charge")
+    assert end_hold("payments", name="charge")
     run()
     assert len(partner.calls) == 5
 
@@ -310,8 +310,8 @@ def test_what_is_parked_after_its_hold_has_ended_becomes_ready(plain, partner, r
     handler("payments", "charge")(partner.call)
     for number in range(3):
         publish("payments", "charge", number)
-    hold("payments", "name", "charge")
-    hold("payments", "name", "other")
+    hold("payments", name="charge")
+    hold("payments", name="other")
     run()
     # As if a consumer that did not know yet that it has ended had parked them, or somebody has removed it.
     redis_client.hdel(get_config().queue("payments").keys.holds, "name:charge")
