@@ -139,6 +139,8 @@ class Breakers:
         assert isinstance(delivery, Delivery)
         if counted.holds:
             return Settlement(delivery, Park(trip.subject, counted.first_ms))
+        if settlement.uncharged:
+            return settlement
         handler, micros, raised = trip.handler, settlement.micros, trip.raised
         final = settled_as(delivery, settlement.outcome, handler, micros=micros, exception=raised)
         if isinstance(final.outcome, Bury) and handler.ended is not None:

@@ -265,10 +265,10 @@ class Executor:
             assert isinstance(outcome, Retry)
             assert isinstance(outcome.delay, timedelta)
             delay_ms = round(outcome.delay.total_seconds() * 1000)
-            self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True))
+            trip = self.settler.tripped(delivery, handler, outcome, raised)
+            self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True, trip=trip))
         else:
-            breakers = self.settler.breakers
-            trip = None if breakers is None else breakers.tripped(delivery, handler, outcome, raised)
+            trip = self.settler.tripped(delivery, handler, outcome, raised)
             outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)

@@ -21,8 +21,9 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, S
 from mq_django.core.running_handler import HandlerRun, Report
 from mq_django.core.texts import is_a
 from mq_django.errors import Interrupted, StoreError
+from mq_django.registry import Handler
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
-from mq_django.stores.base import Also, Settlement, Store, StreamEntry
+from mq_django.stores.base import Also, Settlement, Store, StreamEntry, Trip
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.results import ended_command
 from mq_django.stores.settling import message_id
@@ -342,6 +343,12 @@ class Settler:
             if unsettled:
                 self._first_ended = clock.now()
             return batch
+
+    def tripped(
+        self, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
+    ) -> Trip | None:
+        """Return what a failure that a breaker counts is about; None for what none counts."""
+        return None if self.breakers is None else self.breakers.tripped(delivery, handler, outcome, raised)
 
     def _judged(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
         """Return a batch with the outcomes that its breakers decide."""

@@ -20,6 +20,8 @@ if ARGV[2] == '' then
   if not found or found.state == 'ended' then
     return 'MISSING'
   end
+  -- A write that Redis allows when memory is out, and so the next one: a full Redis can be emptied.
+  redis.call('hdel', holds, '')
   found.state = 'ended'
   redis.call('hset', holds, subject, cjson.encode(found))
 else

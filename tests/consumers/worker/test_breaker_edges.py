@@ -138,6 +138,22 @@ def test_a_batch_has_probes(plain, due):
     assert opened("payments").depths().depth == 0
 
 
+def test_a_batch_that_raises_opens_it_too(plain):
+    calls = []
+
+    @handler("payments", "charge", breaker=BREAKER, batch=16)
+    def charge(messages):
+        calls.append(len(messages))
+        raise PartnerDown
+
+    for number in range(160):
+        publish("payments", "charge", number)
+    run()
+    # The first is halved until it is known that the messages are not the cause.
+    assert sum(number == 16 for number in calls) == 1
+    assert opened("payments").depths().held == 160
+
+
 def test_a_step_that_waits_does_not_stop_its_run(mq_settings, monkeypatch, tmp_path):
     monkeypatch.setenv("MQ_TEST_HISTORY", str(tmp_path / "history"))
     monkeypatch.setattr(definitions, "OLD_MS", -1000)
