@@ -10,7 +10,8 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector import problems, workflow_runs
-from mq_django.inspector.holds import end_hold, hold, holds
+from mq_django.inspector.holds import end_hold, hold, holds, open_breaker
+from mq_django.inspector.queues import quick_stats
 from mq_django.stores.base import Settlement
 from mq_django.workflows import definitions, workflow
 from mq_django.workflows.definitions import RunRepairer
@@ -151,7 +152,7 @@ def test_a_batch_that_raises_opens_it_too(plain):
     run()
     # The first is halved until it is known that the messages are not the cause.
     assert sum(number == 16 for number in calls) == 1
-    assert opened("payments").depths().held == 160
+    assert quick_stats("payments").parked == 160
 
 
 def test_a_step_that_waits_does_not_stop_its_run(mq_settings, monkeypatch, tmp_path):
@@ -160,16 +161,16 @@ def test_a_step_that_waits_does_not_stop_its_run(mq_settings, monkeypatch, tmp_p
     mq_settings(QUEUES={"default": {}})
     from tests.workflows.flowing import tasks  # noqa: PLC0415 - needs settings
 
-    hold("default", "queue", "")
+    open_breaker("default")
     definition = workflow("import")
     with definition as flow:
         flow.add(tasks.total, [2])
     run()
     RunRepairer().run_once()
-    depths = opened("default").depths()
-    assert (depths.depth, depths.held) == (1, 1)
+    view = quick_stats("default")
+    assert (view.depth, view.parked) == (1, 1)
     assert workflow_runs.run(definition.run.id).state == "running"
     assert [each.kind for each in problems() if each.kind == "stuck"] == []
-    end_hold("default", "queue", "")
+    end_hold("default")
     run()
     assert workflow_runs.run(definition.run.id).state == "succeeded"
