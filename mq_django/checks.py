@@ -171,7 +171,7 @@ def check_declared(config: Config) -> Iterator[CheckMessage]:
 
 @_of_valid_settings
 def check_breakers(config: Config) -> Iterator[CheckMessage]:
-    """Report breakers that name no exception, and those of handlers in RSMQ's format, which have none."""
+    """Report breakers that name no exception, and handlers that have a breaker in a queue in RSMQ's format."""
     found = [(f"MQ_DJANGO['QUEUES'][{name!r}]['BREAKER']", each.breaker) for name, each in config.queues.items()]
     found += [(f"MQ_DJANGO['TOPICS'][{name!r}]['BREAKER']", each.breaker) for name, each in config.topics.items()]
     for where, breaker in [*found, *((each.where, each.breaker) for each in handlers())]:

@@ -13,7 +13,7 @@ from mq_django.core.messages import Message
 from mq_django.core.texts import is_a, object_of, repr_of
 from mq_django.errors import ConfigurationError
 
-#: What a breaker stops: the messages of a name, of a key, or all of the queue.
+#: Which messages a breaker stops: those with the same name, those with the same key, or all.
 By = Literal["name", "key", "queue"]
 
 #: The most results that count: the failures among them are one field in Redis.
@@ -30,7 +30,7 @@ class Breaker:
 
     It opens for all consumers together when a share of the latest results are failures of these kinds. While it is
     open, messages wait, and one in each `probe` tries whether it is over. When one is handled, 2, 4, 8 and so on are
-    let through at once, and after 64 all; if one of them fails, it stays open. What fails meanwhile is not charged.
+    let through at once, and after 64 all; if one of them fails, it stays open. Meanwhile no failure is charged.
 
         @task(breaker=Breaker(on=["requests.ConnectionError"]))
         def charge(order_id): ...
@@ -47,7 +47,7 @@ class Breaker:
     share: float = 0.5
     of: int = 20
     within: Duration = timedelta(seconds=60)
-    #: What it stops: the messages of the same name, of the same key (without one, of the name), or the queue.
+    #: Which messages it stops: with the same name, with the same key (without one: the same name), or all.
     by: By = "name"
     #: The time between two probes, ten percent more or less: a timedelta or seconds.
     probe: Duration = timedelta(seconds=30)
@@ -92,7 +92,7 @@ class Breaker:
 
 @dataclass(slots=True)
 class Results:
-    """What became of the messages of a subject since the last report to Redis."""
+    """The results of the messages of a subject since the last report to Redis."""
 
     breaker: Breaker
     subject: str

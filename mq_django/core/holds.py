@@ -1,4 +1,4 @@
-"""What is held: the messages of a name or of a key, by people or by a breaker, and for how long."""
+"""Holds: people or a breaker let the messages with a name or a key wait."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from mq_django.core.messages import Message
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 
-#: What a hold is about: all messages of a queue, those of a name, those of a key.
+#: Which messages are held: all of a queue, or those with a name or a key.
 Kind = Literal["queue", "name", "key"]
 State = Literal["held", "open", "ramp", "ended"]
 

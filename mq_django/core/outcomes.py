@@ -50,7 +50,7 @@ class Retry(Exception):
     #: text. If it is empty and the Retry is raised inside `except`, the handled exception gives both.
     error: str = ""
     traceback: str = ""
-    #: What the message needs is down: it counts for the breaker of its handler or queue.
+    #: Its partner is down: it counts for the breaker of its handler or queue.
     trips: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class SetAside:
 class Park:
     """The message is held: it waits in `parked` until its hold ends, and the attempt does not count."""
 
-    #: What is held, as `mq_django.core.holds.subject_of()` returns it.
+    #: The subject of the hold, as `mq_django.core.holds.subject_of()` returns it.
     subject: str
     #: Attempts since then have failed because of a breaker, and are not charged either; ms since 1970.
     since_ms: int | None = None

@@ -314,7 +314,7 @@ def _queue(view: QueueView, muted: Mapping[tuple[str, str], object]) -> dict[str
     return row
 
 
-#: What JSON has of a queue and its row does not: lines below the table say it.
+#: The facts of a queue that JSON has and its row does not: lines below the table say them.
 _NOT_CELLS = ("paused", "external", "busy_with", "fetched", "holds")
 
 
@@ -367,7 +367,7 @@ def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:
         yield f"{name}: {view.set_aside}{more} in {outbox} cannot be published"
 
 
-#: What is shown of a problem with --json.
+#: The fields of a problem with --json.
 _PROBLEM = "queue kind severity sentence figure threshold "
 
 

@@ -36,18 +36,18 @@ class Settlement(NamedTuple):
     #: How many messages the call of the handler had. `micros` is the share of one.
     together: int = 1
     #: It has failed in a way that a breaker counts: the breaker decides whether this outcome holds.
-    trip: "Trip | None" = None
+    failure: "CountedFailure | None" = None
 
 
-class Trip(NamedTuple):
+class CountedFailure(NamedTuple):
     """A failure that a breaker counts."""
 
-    #: What the breaker stops: see `mq_django.core.holds.subject_of()`.
+    #: The subject of the breaker: see `mq_django.core.holds.subject_of()`.
     subject: str
     #: One line.
     error: str
     handler: Handler
-    #: What the handler has raised.
+    #: The exception that the handler has raised.
     raised: BaseException | None
 
 

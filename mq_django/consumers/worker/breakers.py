@@ -21,7 +21,7 @@ from mq_django.core.retries import retry_after
 from mq_django.errors import ConfigurationError
 from mq_django.registry import Handler, find, names
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
-from mq_django.stores.base import Settlement, Store, Trip
+from mq_django.stores.base import CountedFailure, Settlement, Store
 
 logger = get_logger(__name__)
 
@@ -59,9 +59,9 @@ class Breakers:
         #: Called when one has opened or closed, so that this process knows it before it is told.
         self.changed: Callable[[], None] | None = None
 
-    def tripped(
+    def counted_failure(
         self, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
-    ) -> Trip | None:
+    ) -> CountedFailure | None:
         """Return what a failure that a breaker counts is about; None for what none counts."""
         breaker = handler.breaker or self._config.breaker
         if breaker is None or not isinstance(outcome, Retry):
@@ -69,7 +69,7 @@ class Breakers:
         counts = outcome.trips
         if raised is not None:
             counts = issubclass(type(raised), _classes(breaker)) or retry_after(raised) is not None
-        return Trip(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
+        return CountedFailure(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
 
     def judge(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
         """Return a batch with the outcomes of the failures that a breaker counts, and report it.
@@ -78,8 +78,8 @@ class Breakers:
             StoreError: Redis cannot be reached, or refuses. Nothing is reported then.
         """
         with self._lock:
-            is_urgent = any([self._note(each) for each in batch])  # noqa: C419 - each one is noted
-            if not self._unreported or not (is_urgent or time.monotonic() - self._reported >= REPORT):
+            at_once = any([self._note(each) for each in batch])  # noqa: C419 - each one is noted
+            if not self._unreported or not (at_once or time.monotonic() - self._reported >= REPORT):
                 return batch
             rows = list(self._unreported.values())
             self._unreported.clear()
@@ -89,11 +89,11 @@ class Breakers:
             self.changed()
         for row in rows:
             self._announce(row, found[row.subject])
-        return [self._judged(each, found[each.trip.subject]) if each.trip else each for each in batch]
+        return [self._judged(each, found[each.failure.subject]) if each.failure else each for each in batch]
 
     def _note(self, settlement: Settlement) -> bool:
         """Note an outcome, and return whether it is to be reported at once."""
-        delivery, outcome, trip = settlement.delivery, settlement.outcome, settlement.trip
+        delivery, outcome, failure = settlement.delivery, settlement.outcome, settlement.failure
         if not isinstance(delivery, Delivery) or isinstance(outcome, Park | HandBack):
             return False
         # What has expired, say, tells nothing about what it needs.
@@ -103,14 +103,14 @@ class Breakers:
         breaker = self._of(delivery.message.name)
         if breaker is None:
             return False
-        subject = trip.subject if trip else breaker.subject(delivery.message)
-        if breaker.by == "key" and not trip and not delivery.probe and not self._has_failed(subject):
+        subject = failure.subject if failure else breaker.subject(delivery.message)
+        if breaker.by == "key" and not failure and not delivery.probe and not self._has_failed(subject):
             return False
         row = self._unreported.get(subject) or self._unreported.setdefault(subject, Results(breaker, subject))
-        if trip:
+        if failure:
             row.failed += 1
             row.failed_probes += delivery.probe
-            row.error = trip.error
+            row.error = failure.error
             if breaker.by == "key" and len(self._failing) < MOST:
                 self._failing[subject] = time.monotonic() + _seconds(breaker.within)
         elif has_run:
@@ -118,7 +118,7 @@ class Breakers:
             row.probes += delivery.probe
         else:
             row.unrun_probes += 1
-        return trip is not None or delivery.probe
+        return failure is not None or delivery.probe
 
     def _of(self, name: str) -> Breaker | None:
         if name not in self._known and len(self._known) < MOST:
@@ -134,14 +134,14 @@ class Breakers:
         return until is not None
 
     def _judged(self, settlement: Settlement, counted: Counted) -> Settlement:
-        delivery, trip = settlement.delivery, settlement.trip
-        assert trip is not None
+        delivery, failure = settlement.delivery, settlement.failure
+        assert failure is not None
         assert isinstance(delivery, Delivery)
         if counted.holds:
-            return Settlement(delivery, Park(trip.subject, counted.first_ms))
+            return Settlement(delivery, Park(failure.subject, counted.first_ms))
         if settlement.uncharged:
             return settlement
-        handler, micros, raised = trip.handler, settlement.micros, trip.raised
+        handler, micros, raised = failure.handler, settlement.micros, failure.raised
         final = settled_as(delivery, settlement.outcome, handler, micros=micros, exception=raised)
         if isinstance(final.outcome, Bury) and handler.ended is not None:
             handler.ended(delivery.message, final.outcome, (micros or 0) / 1e6, raised)

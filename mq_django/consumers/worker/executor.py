@@ -265,17 +265,17 @@ class Executor:
             assert isinstance(outcome, Retry)
             assert isinstance(outcome.delay, timedelta)
             delay_ms = round(outcome.delay.total_seconds() * 1000)
-            trip = self.settler.tripped(delivery, handler, outcome, raised)
-            self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True, trip=trip))
+            failure = self.settler.counted_failure(delivery, handler, outcome, raised)
+            self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True, failure=failure))
         else:
-            trip = self.settler.tripped(delivery, handler, outcome, raised)
+            failure = self.settler.counted_failure(delivery, handler, outcome, raised)
             outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)
-            if trip:
+            if failure:
                 self.state.ended(RETURNED, self.number, delivery.stream, delivery.entry)
-                self.settler.add(Settlement(delivery, outcome, micros=micros, trip=trip))
-                return Retry(error=trip.error)
+                self.settler.add(Settlement(delivery, outcome, micros=micros, failure=failure))
+                return Retry(error=failure.error)
             self.state.ended(FAILED, self.number, delivery.stream, delivery.entry)
             self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:

@@ -23,7 +23,7 @@ from mq_django.core.texts import is_a
 from mq_django.errors import Interrupted, StoreError
 from mq_django.registry import Handler
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
-from mq_django.stores.base import Also, Settlement, Store, StreamEntry, Trip
+from mq_django.stores.base import Also, CountedFailure, Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.results import ended_command
 from mq_django.stores.settling import message_id
@@ -344,11 +344,11 @@ class Settler:
                 self._first_ended = clock.now()
             return batch
 
-    def tripped(
+    def counted_failure(
         self, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
-    ) -> Trip | None:
+    ) -> CountedFailure | None:
         """Return what a failure that a breaker counts is about; None for what none counts."""
-        return None if self.breakers is None else self.breakers.tripped(delivery, handler, outcome, raised)
+        return None if self.breakers is None else self.breakers.counted_failure(delivery, handler, outcome, raised)
 
     def _judged(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
         """Return a batch with the outcomes that its breakers decide."""

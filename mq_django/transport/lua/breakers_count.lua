@@ -1,7 +1,7 @@
 -- Count what was handled and what has failed of the subjects of breakers, and open or close these.
 --
 -- A breaker opens when a number of the latest results have failed in a time. While it is open, only probes count: see
--- parts/holds. Of a subject that has not failed for that time nothing is stored.
+-- parts/holds. Nothing is stored about a subject that has not failed for that time.
 --
 -- KEYS[1]  holds      {queue}:holds       HASH   see parts/holds
 -- KEYS[2]  consumers  {queue}:consumers   HASH

@@ -24,7 +24,7 @@
 -- with holds
 local holds, parked, waiting, unique, ready, front, priority, control, consumers, permits = unpack(KEYS)
 local group, wake = ARGV[2], ARGV[3]
--- The first of a hold are looked at in turn, so that one message that always fails is not each probe.
+-- Each probe is another one of so many first messages, because one of them may always fail.
 local MOST_SKIPPED = 1000
 -- Milliseconds after which all consumers know that a hold has ended, nearly always.
 local LATE = 500

@@ -1,6 +1,6 @@
 -- with clock
 -- with numbers
--- Places in `parked`: members with the same score are in the order in which they came.
+-- Positions in `parked`: members with the same score are in the order in which they came.
 
 -- They have 16 digits, so that they sort as their numbers do, and after a dot the time, ms. Messages that return, because
 -- their consumer had no token for them, are before all others.
@@ -15,7 +15,7 @@ local function park(at, score, base, id, body)
     local is_new = not (place == 1 and redis.call('exists', at.parked) == 1)
       and redis.call('hsetnx', at.waiting, member, body) == 1
     if not is_new then
-      -- Another program has reset the count. The time is beyond all places that were counted.
+      -- Another program has reset the count. The time is beyond all that were counted.
       redis.call('hset', at.control, 'line-places', string.format('%.0f', micros / 1000))
     end
   until is_new
