@@ -3,16 +3,14 @@
 import itertools
 import re
 import threading
-from dataclasses import replace
 
 import pytest
 
-from mq_django import CancelResult, queues
+from mq_django import Breaker, CancelResult, queues
 from mq_django.conf import get_config
-from mq_django.core import clock
+from mq_django.core.breakers import Results
 from mq_django.core.flow_graph import StepRecord
-from mq_django.core.holds import Hold
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
@@ -59,9 +57,10 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 DRAINS = {
     *("settle", "reassign", "stream_fetch", "topic_fetch", "lines_fetch", "lines_wake", "shares_ask", "lines_begin"),
     *("stream_subscribe", "topic_subscribe", "topic_claim_check", "rsmq_receive", "rsmq_extend", "rsmq_release"),
-    *("waiting_promote", "waiting_release", "waiting_cancel", "messages_delete", "rsmq_waiting", "holds_release"),
+    *("waiting_promote", "waiting_release", "waiting_cancel", "messages_delete", "rsmq_waiting"),
     *("steps_forget", "members_heartbeat"),
     *("jobs_begin", "jobs_claim", "jobs_end"),
+    *("breakers_count", "holds_release"),
 }
 #: Keys that only count what happened.
 COUNTS = re.compile(r":(counters:([mh]:\d+|total)|dead-groups)$")
@@ -137,8 +136,8 @@ def record(recorder, mq_settings, namespace):
         be_a_log,
         be_looked_at,
         be_moved,
-        be_remembered,
         be_held,
+        be_remembered,
         be_partitioned,
         be_repartitioned,
         be_in_an_outbox,
@@ -192,28 +191,25 @@ def be_moved(client, mq_settings):
 
 
 def be_held(client, mq_settings):
-    """Hold messages by name and by a breaker, let a probe through, and release them."""
+    """Let a breaker open, let a probe through, and end the hold."""
     for options in ({}, {"ORDERED": True}):
         mq_settings(QUEUES={"emails": options})
-        store, now = store_of(), clock.now_ms()
-        name, queue = (
-            Hold(kind="name", value="welcome", since_ms=now),
-            Hold(kind="queue", state="open", probe_ms=60_000),
-        )
-        assert store.hold(name)
-        assert store.hold(replace(queue, next_ms=now - 1))
-        store.publish([outgoing(data=marked(), key=f"k{number % 2}") for number in range(4)])
-        taken = take_all(store, ME)
-        settle(store, Park(name.subject), taken[:1])
-        settle(store, Park(queue.subject), taken[1:])
-        store.promote(limit=5)
-        settle(store, Retry(), [item for item in take_all(store, ME) if item.probe])
-        assert store.end_hold(queue.subject)
-        assert store.end_hold(name.subject)
-        while store.promote(limit=1).moved:
-            pass
+        store, breaker, subject = store_of(), Breaker(of=2), "name:welcome"
+        store.publish([outgoing(data=marked(), key=f"k{number}") for number in range(3)])
+        items = take_all(store, ME)
+        store.count_results([Results(breaker, subject, failed=1, error="no")])
+        store.count_results([Results(breaker, subject, failed=1, error="no")])
+        settle(store, Park(subject), items)
+        holds = store.keys.holds
+        client.hset(holds, subject, dumps(loads(client.hget(holds, subject)) | {"next": 1}))
+        store.promote(limit=9)
+        probes = take_all(store, ME)
+        assert [each.probe for each in probes] == [True]
+        store.count_results([Results(breaker, subject, handled=1, probes=1)])
+        settle(store, ACK, probes)
+        assert store.end_hold(subject)
+        store.promote(limit=9)
         settle(store, ACK, take_all(store, ME))
-        assert not store.current_holds()
 
 
 def be_partitioned(client, mq_settings):
