@@ -236,5 +236,5 @@ def test_pages_send_few_commands(operator, redis_client, mq_settings):
         a_queue = 5 if "compare" in address else 2
         most = 10 * 30 if address.startswith("find/") else a_queue * shown
         assert count <= 20 + most, address
-        is_silent = address.endswith("/history/") or address.startswith(("outbox", "problems/unmute"))
+        is_silent = address.endswith("/history/") or address.startswith(("outbox", "problems/unmute", "problems/mute"))
         assert count >= (0 if is_silent else shown), address

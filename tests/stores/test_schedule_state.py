@@ -123,7 +123,7 @@ def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedule
 def test_what_nobody_has_seen_has_no_state(emails, keys, redis_client):
     assert statuses(emails.config, Pooled(get_client("consume"))).found == []
     redis_client.hset(keys.schedules, mapping={"last:a:b": "7", "last:c": "junk", "odd": "x"})
-    _, found, _ = statuses(emails.config, Pooled(get_client("consume")))
+    _, found, *_ = statuses(emails.config, Pooled(get_client("consume")))
     told = {plan.name: (plan.entry, plan.last_ms, plan.fired_ms, plan.paused) for plan in found}
     assert told == {"a:b": (None, 7, None, False), "c": (None, None, None, False), "": (None, None, None, False)}
 
@@ -160,7 +160,7 @@ def in_code(monkeypatch):
 
 @pytest.mark.usefixtures("in_code")
 def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, redis_client):
-    now_ms, (found,), _ = statuses(emails.config, Pooled(get_client("consume")))
+    now_ms, (found,), *_ = statuses(emails.config, Pooled(get_client("consume")))
     assert (found.name, found.queue, found.entry, found.last_ms, found.paused) == (
         "nightly",
         "emails",
@@ -175,7 +175,7 @@ def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, re
 @pytest.mark.usefixtures("in_code")
 def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
     seen_since(redis_client, keys, 30_000)
-    _, (found,), _ = statuses(emails.config, Pooled(get_client("consume")))
+    _, (found,), *_ = statuses(emails.config, Pooled(get_client("consume")))
     assert (found.last_ms, found.next_ms) == (30_000, 60_000)
 
 
