@@ -89,7 +89,11 @@ class Breakers:
             self.changed()
         for row in rows:
             self._announce(row, found[row.subject])
-        return [self._judged(each, found[each.failure.subject]) if each.failure else each for each in batch]
+        # A handler that is gone since has no breaker.
+        return [
+            self._judged(each, found.get(each.failure.subject, Counted("", ""))) if each.failure else each
+            for each in batch
+        ]
 
     def _note(self, settlement: Settlement) -> bool:
         """Note an outcome, and return whether it is to be reported at once."""
@@ -121,10 +125,13 @@ class Breakers:
         return failure is not None or delivery.probe
 
     def _of(self, name: str) -> Breaker | None:
-        if name not in self._known and len(self._known) < MOST:
-            handler = find(self._config.public_name, name)
-            self._known[name] = (handler.breaker if handler else None) or self._config.breaker
-        return self._known.get(name)
+        if name in self._known:
+            return self._known[name]
+        handler = find(self._config.public_name, name)
+        found = (handler.breaker if handler else None) or self._config.breaker
+        if len(self._known) < MOST:
+            self._known[name] = found
+        return found
 
     def _has_failed(self, subject: str) -> bool:
         until = self._failing.get(subject)

@@ -6,6 +6,7 @@ import pytest
 
 from mq_django import Ack, Breaker, Bury, Retry, RetryPolicy, handler
 from mq_django.conf import get_config
+from mq_django.consumers.worker import breakers
 from mq_django.core import clock
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions, message_lists
@@ -251,6 +252,16 @@ def test_coroutines_batches_and_tasks_have_breakers(plain, partner):
     run()
     assert {(each.value, each.state) for each in holds("payments")} == {("async", "open"), ("batch", "open")}
     assert quick_stats("payments").parked == 40
+
+
+def test_names_beyond_those_that_are_remembered_have_breakers(plain, partner, monkeypatch):
+    monkeypatch.setattr(breakers, "MOST", 0)
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(10):
+        publish("payments", "charge", number)
+    run()
+    assert len(partner.calls) == 5
+    assert [each.state for each in holds("payments")] == ["open"]
 
 
 def test_it_is_opened_and_closed_by_hand(plain, partner):
