@@ -12,13 +12,13 @@ from tests.chaos import places
 from tests.chaos.checker import Ending, Terms, Verdict, Violation, check, violations_of
 from tests.chaos.deliveries import Told, exposed
 from tests.chaos.history import Event
-from tests.chaos.settings import MAX_ATTEMPTS, PARTNER, PARTNER_FLAG, PARTNER_OF, PARTNER_PROBE
+from tests.chaos.settings import MAX_ATTEMPTS, PARTNER, PARTNER_FLAG, PARTNER_PROBE
 from tests.chaos.stage import RECOVERY, Stage
 from tests.chaos.surroundings import Surroundings
 from tests.waiting import wait_until
 
-#: Calls that may run when it opens: two trees of two processes with 8 threads.
-RUNNING = 32
+#: Seconds after which all consumers know that it is open.
+HEARD = 2.0
 #: Calls that are published before the partner goes, and again and again while it is away.
 CALLS = 100
 #: Consumers that are killed while it is away.
@@ -93,7 +93,7 @@ def _others_left(stage: Stage) -> float:
 def judged(events: Sequence[Event]) -> Iterator[Violation]:
     """Yield what the breaker has not kept.
 
-    P1   while the partner is away it gets the calls that open the breaker or run then, and one a probe
+    P1   while the breaker is open, and all consumers know that, the partner gets one call a probe
     P2   nothing that waits for it is charged an attempt, or buried
     P3   the breaker opens once each time that the partner goes
     """
@@ -117,14 +117,16 @@ def _turns(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
     return zip(turns[::2], turns[1::2], strict=False)
 
 
-def _judge_absence(events: Iterable[Event], gone: float, back: float) -> Iterator[Violation]:
-    during = [event for event in events if gone <= event.at <= back]
+def _judge_absence(events: Sequence[Event], gone: float, back: float) -> Iterator[Violation]:
+    opened = min((event.at for event in events if event.what == "opened" and event.at > gone), default=gone)
+    known = opened + HEARD
+    during = [event for event in events if known <= event.at <= back]
     called = [event for event in _of_calls(during, "called") if event.told["away"]]
     kills = sum(event.what == "fault" for event in during)
     # A probe that dies with its process is made again.
-    most = PARTNER_OF + RUNNING + (back - gone) / (0.9 * PARTNER_PROBE) + 1 + kills
+    most = max(0.0, back - known) / (0.9 * PARTNER_PROBE) + 1 + kills
     if len(called) > most:
-        yield Violation("P1", f"the partner was called {len(called)} times in {back - gone:.1f} s, not {most:.0f}")
+        yield Violation("P1", f"the partner was called {len(called)} times in {back - known:.1f} s, not {most:.0f}")
 
 
 def _of_calls(events: Iterable[Event], what: str) -> list[Event]:

@@ -56,7 +56,7 @@ class Breakers:
         #: Subjects of keys that have failed here: only of these it is reported what was handled.
         self._failing: dict[str, float] = {}
         self._lock = threading.Lock()
-        #: Called when one has opened or closed, so that this process knows it before it is told.
+        #: Called when one has opened or closed, so that this process knows it before its supervisor hears of it.
         self.changed: Callable[[], None] | None = None
 
     def counted_failure(
@@ -85,7 +85,7 @@ class Breakers:
             self._unreported.clear()
         self._reported = time.monotonic()
         found = {row.subject: counted for row, counted in zip(rows, store.count_results(rows), strict=True)}
-        if self.changed is not None and any(each.before != each.after for each in found.values()):
+        if self.changed is not None and any(_is_news(row, found[row.subject]) for row in rows):
             self.changed()
         for row in rows:
             self._announce(row, found[row.subject])
@@ -168,6 +168,11 @@ class Breakers:
             if counted.after == "ended":
                 logger.warning("The breaker of %s is closed: its messages are made ready", what)
                 send(breaker_closed, Breaker, **about)
+
+
+def _is_news(row: Results, counted: Counted) -> bool:
+    """Return whether this process may not know the state of a breaker: it has changed, or no probe has failed."""
+    return counted.before != counted.after or (counted.holds and row.failed > row.failed_probes)
 
 
 def _seconds(value: object) -> float:
