@@ -26,12 +26,11 @@ def call(message: Message) -> None:
     note("effect", id=message.data["id"], attempt=message.attempt)
 
 
-# No decorator: a module that has one is found and imported in every scenario.
-handler(QUEUE, "call", breaker=Breaker(on=[PartnerAway], of=PARTNER_OF, probe=PARTNER_PROBE))(call)
-
-
 def _opened(**_: Any) -> None:
     note("opened")
 
 
-breaker_opened.connect(_opened)
+def register() -> None:
+    """Register the handler. A module that does so by itself is found, and imported in every scenario."""
+    handler(QUEUE, "call", breaker=Breaker(on=[PartnerAway], of=PARTNER_OF, probe=PARTNER_PROBE))(call)
+    breaker_opened.connect(_opened)

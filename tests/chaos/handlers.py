@@ -169,7 +169,9 @@ for _queue in set(queues()) - {QUEUE} if os.environ.get(CLUSTER) else ():
 
 if os.environ.get(PARTNER):
     # Else the queue has no breaker.
-    from tests.chaos import calling as calling
+    from tests.chaos import calling
+
+    calling.register()
 
 if os.environ.get(TRANSACTIONS):
     # It has handlers for queues that only these consumers have.
