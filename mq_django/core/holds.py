@@ -14,8 +14,8 @@ from mq_django.errors import DecodeError
 Kind = Literal["queue", "name", "key"]
 State = Literal["held", "open", "ramp", "ended"]
 
-#: The most holds of a queue.
-MAX_HOLDS = 100
+#: The most holds of a queue. Breakers leave some of these to people: see `lua/breakers_count.lua`.
+MAX_HOLDS = 500
 _TEXTS = ("who", "reason", "error")
 _TIMES = ("since", "until", "next", "probe", "first")
 _KINDS: tuple[Kind, ...] = ("queue", "name", "key")

@@ -95,7 +95,7 @@ def hold(
     Raises:
         UnknownQueue: the queue is not configured.
         InvalidFilter: not one of both is given, or it cannot be a name or key; or the hold would last more than a year.
-        QueueFull: the queue has 100 holds.
+        QueueFull: the queue has 500 holds.
         NotSupported: the queue is in RSMQ's format.
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
@@ -132,7 +132,7 @@ def open_breaker(
     Raises:
         UnknownQueue: the queue is not configured.
         InvalidFilter: both are given, or cannot be a name or key; or the time is longer than a day.
-        QueueFull: the queue has 100 holds.
+        QueueFull: the queue has 500 holds.
         NotSupported: the queue is in RSMQ's format.
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.

@@ -1,7 +1,8 @@
 -- Count what was handled and what has failed of the subjects of breakers, and open or close these.
 --
 -- A breaker opens when a number of the latest results have failed in a time. While it is open, only probes count: see
--- parts/holds. Nothing is stored about a subject that has not failed for that time.
+-- parts/holds. Nothing is stored about a subject that has not failed for that time. One that would open beyond MOST_HOLDS stays
+-- closed: its failures are charged as others.
 --
 -- KEYS[1]  holds      {queue}:holds       HASH   see parts/holds
 -- KEYS[2]  consumers  {queue}:consumers   HASH
@@ -22,6 +23,8 @@
 local holds, consumers, parked, wake = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 -- A ramp ends at this level.
 local LAST_LEVEL = 64
+-- The most holds of a queue with which a further breaker opens, because each look at them reads all.
+local MOST_HOLDS = 400
 check_types({ [holds] = 'hash', [consumers] = 'hash', [parked] = 'zset' })
 for at = 4, #KEYS do
   check_types({ [KEYS[at]] = 'hash' })
@@ -94,7 +97,7 @@ local function counted(key, score, of, needed, within, probe, handled, failed, e
   end
   local total = increment(key, 'n', handled + failed)
   local text, bad, first = failures_of(key, total, failed, of, within)
-  if bad >= needed then
+  if bad >= needed and redis.call('hlen', holds) < MOST_HOLDS then
     redis.call('del', key)
     local hold = { state = 'open', score = score, since = now, first = first, probe = probe, failed = bad, of = of }
     hold.error, hold.next = error, now

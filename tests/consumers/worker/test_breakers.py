@@ -254,6 +254,17 @@ def test_coroutines_batches_and_tasks_have_breakers(plain, partner):
     assert quick_stats("payments").parked == 40
 
 
+def test_there_are_not_more_breakers_than_each_look_at_them_can_read(plain, partner, redis_client):
+    held = {f"key:{number}": json.dumps({"state": "held", "score": f"-{number + 1}"}) for number in range(400)}
+    redis_client.hset(get_config().queue("payments").keys.holds, mapping=held)
+    handler("payments", "charge", breaker=BREAKER, retry=RetryPolicy(delay=60))(partner.call)
+    for number in range(10):
+        publish("payments", "charge", number)
+    run()
+    assert len(partner.calls) == 10
+    assert {each.kind for each in holds("payments")} == {"key"}
+
+
 def test_names_beyond_those_that_are_remembered_have_breakers(plain, partner, monkeypatch):
     monkeypatch.setattr(breakers, "MOST", 0)
     handler("payments", "charge", breaker=BREAKER)(partner.call)
