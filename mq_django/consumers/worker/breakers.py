@@ -6,7 +6,7 @@ open they are parked and not charged, else they are retried, or buried, as other
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from mq_django.conf import QueueConfig
@@ -94,6 +94,10 @@ class Breakers:
             self._judged(each, found.get(each.failure.subject, Counted("", ""))) if each.failure else each
             for each in batch
         ]
+
+    def without_report(self, batch: Sequence[Settlement]) -> list[Settlement]:
+        """Return a batch that cannot be reported with the outcomes of a handler without a breaker."""
+        return [self._judged(each, Counted("", "")) if each.failure else each for each in batch]
 
     def _note(self, settlement: Settlement) -> bool:
         """Note an outcome, and return whether it is to be reported at once."""

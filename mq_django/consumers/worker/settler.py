@@ -260,6 +260,8 @@ class Settler:
             raise
         except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not delay the others
             self._not_counted(batch)
+            if self.breakers is not None:
+                batch = self.breakers.without_report(batch)
             self._settle_by_outcome(store, batch, error)
         else:
             self._settled(batch, stale)

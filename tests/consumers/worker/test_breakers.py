@@ -265,6 +265,16 @@ def test_there_are_not_more_breakers_than_each_look_at_them_can_read(plain, part
     assert {each.kind for each in holds("payments")} == {"key"}
 
 
+def test_failures_that_cannot_be_reported_are_retried_as_others(plain, partner, redis_client):
+    redis_client.set(get_config().queue("payments").keys.breaker("name:charge"), "another program's")
+    handler("payments", "charge", breaker=BREAKER, retry=RetryPolicy(delay=60))(partner.call)
+    for number in range(3):
+        publish("payments", "charge", number)
+    run()
+    assert len(partner.calls) == 3
+    assert opened("payments").depths().delayed == 3
+
+
 def test_names_beyond_those_that_are_remembered_have_breakers(plain, partner, monkeypatch):
     monkeypatch.setattr(breakers, "MOST", 0)
     handler("payments", "charge", breaker=BREAKER)(partner.call)
