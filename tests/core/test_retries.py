@@ -1,7 +1,9 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mq_django.core import clock
+from mq_django.core.clock import MAX_DELAY
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError
 
@@ -62,3 +64,22 @@ def test_numbers_are_seconds():
         delay=timedelta(milliseconds=200), max_delay=timedelta(minutes=1)
     )
     assert RetryPolicy(delay=0.2, jitter=0).delay_ms(1) == 200
+
+
+def test_a_delay_is_read_from_a_header(monkeypatch):
+    monkeypatch.setattr(clock, "now", lambda: 1_792_567_680.0)  # Wed, 21 Oct 2026 07:28:00 GMT
+    read = {
+        "120": 120,
+        " 7 ": 7,
+        "Wed, 21 Oct 2026 07:30:00 GMT": 120,
+        "Wed, 21 Oct 2026 07:00:00 GMT": 0,
+        datetime(2026, 10, 21, 7, 29, tzinfo=UTC): 60,
+        timedelta(minutes=1): 60,
+        1.5: 1.5,
+        -3: 0,
+        "9" * 12: MAX_DELAY.total_seconds(),
+    }
+    assert {value: RetryPolicy.delay_from(value).total_seconds() for value in read} == read
+    for wrong in ("soon", "", None, True, float("nan"), b"7"):
+        with pytest.raises(ConfigurationError, match=r"RetryPolicy\.delay_from"):
+            RetryPolicy.delay_from(wrong)
