@@ -106,6 +106,7 @@ def add(*args):
 PUBLISH = ("key", "headers", "priority", "expires", "using", "on_commit", "robust", "message_id", "outbox")
 WAITING = ("message_id", "unique", "key", "using", "on_commit", "robust")
 USING = ("priority", "queue_name", "backend", "run_after", "delay", "unique", "unique_for", "on_conflict", "expires")
+USING += ("at_most",)
 SCHEDULE = (
     "message",
     "data",
@@ -129,6 +130,7 @@ STATES = {
         "data": lambda value: q().publish("n", value),
         **each(lambda **given: q().publish("n", 1, **given), *PUBLISH, "delay", "deliver_at"),
         **each(lambda **given: q().publish("n", 1, **given), "unique", "unique_for", "on_conflict", delay=5),
+        **each(lambda **given: q().publish("n", 1, **given), "at_most", unique="u", delay=5),
     },
     "publish_many": {
         "messages": lambda value: q().publish_many(value),

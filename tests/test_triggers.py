@@ -14,7 +14,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_sa
 from django.dispatch import Signal
 from django.utils import timezone
 
-from mq_django import on_signal
+from mq_django import on_signal, queues
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.errors import AlreadyPublished, ConfigurationError, ConnectionLost, InvalidMessage
@@ -251,6 +251,14 @@ def test_until_it_is_handled_a_second_signal_adds_nothing(trigger):
     assert ran() == [(cart.pk,)]
 
 
+def test_signals_postpone_a_task_up_to_a_limit(trigger):
+    trigger(post_save, sender=Cart, delay=600, unique="{instance.pk}", at_most=600, strict=True)
+    cart = Cart.objects.create()
+    due_ms = queues["default"].find(unique=str(cart.pk)).due_ms
+    cart.save()
+    assert queues["default"].find(unique=str(cart.pk)).due_ms == due_ms
+
+
 def test_a_key_that_is_taken_can_be_an_error(trigger):
     trigger(post_save, sender=Cart, unique="{instance.pk}", unique_for=60, on_conflict="error", strict=True)
     cart = Cart.objects.create()
@@ -483,6 +491,8 @@ REFUSED = [
     (post_save, {"unique_for": "handled"}, "unique_for= needs unique="),
     (post_save, {"unique": "x", "unique_for": "ever"}, "unique_for must be"),
     (post_save, {"unique": "x", "unique_for": 5, "on_conflict": "replace"}, "on_conflict must"),
+    (post_save, {"delay": 5, "at_most": 9}, "at_most= needs unique="),
+    (post_save, {"delay": 5, "unique": "x", "at_most": 4}, "shorter than delay"),
     (post_save, {"priority": 101}, "priority"),
     (post_save, {"expires": "5"}, "expires must be"),
     (post_save, {"delay": 5, "unique": "{instance.__class__}"}, "not a template"),

@@ -37,7 +37,7 @@ from mq_django.producers import queues
 from mq_django.stores.activity import Effect, recorded
 
 #: The fields with the options of a publish: texts, and numbers.
-TEXTS, NUMBERS = ("key", "unique", "unique_for"), ("priority", "delay", "expires")
+TEXTS, NUMBERS = ("key", "unique", "unique_for"), ("priority", "delay", "at_most", "expires")
 #: Other fields: the task, the message that is published again, and the button that shows a sample.
 TASK, STATE, REF, SAMPLE = "task", "state", "ref", "sample"
 #: The prefix of the fields of a task's parameters.

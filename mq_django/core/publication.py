@@ -172,6 +172,25 @@ def uniqueness(
     return (None if unique_for is None else _claim_ms(unique_for)), conflict
 
 
+def postponable(
+    at_most: Duration, delay: Duration | None, unique: str | None, unique_for: object, conflict: str
+) -> int:
+    """Return PublishOptions.postpone_ms for the options of a publish.
+
+    Raises:
+        InvalidMessage: at_most is no time from `delay` on, or no publish would postpone the message.
+    """
+    most, delay_ms = _milliseconds("at_most", at_most), due(delay, None)[0]
+    if unique is None or delay_ms is None:
+        raise InvalidMessage("at_most= needs unique= and delay=: it limits how long publishes postpone a message")
+    if unique_for is not None or conflict != "replace":
+        other = "unique_for=" if unique_for is not None else f"on_conflict={conflict!r}"
+        raise InvalidMessage(f"at_most= contradicts {other}, with which no publish postpones the message that waits")
+    if most < delay_ms:
+        raise InvalidMessage(f"at_most={repr_of(at_most)} is shorter than delay={repr_of(delay)}")
+    return most - delay_ms
+
+
 def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
     """Return (milliseconds from now, milliseconds since 1970). At least one is None."""
     if delay is not None and deliver_at is not None:
@@ -312,6 +331,8 @@ class PublishOptions(NamedTuple):
     claim_ms: int | None = None
     #: If the unique key is taken: "replace" the other message, "keep" it, keep the "earliest" of both, or "error".
     on_conflict: str = "replace"
+    #: For how many milliseconds after it is due the messages that replace it may postpone it; None: for any time.
+    postpone_ms: int | None = None
     #: A topic accepts an id only once within the duplicate window.
     once: bool = False
     #: The messages run tasks whose results are kept: the publish stores them as queued.
@@ -340,6 +361,7 @@ def publication(
     unique: str | None = None,
     unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
+    at_most: Duration | None = None,
     expires: Duration | datetime | None = None,
     message_id: str | None = None,
     published_ms: int | None = None,
@@ -362,16 +384,9 @@ def publication(
     unique = None if unique is None else check_text("unique", unique)
     message_id = None if message_id is None else check_id(message_id, destination)
     target = destination.partition_for(key=key, unique=unique, message_id=message_id)
-    options = _options(
-        target,
-        delay,
-        deliver_at,
-        unique,
-        unique_for,
-        on_conflict,
-        once=once,
-        keeps_result=runs_task and destination.keeps_results,
-    )
+    of_key = unique, unique_for, on_conflict, at_most
+    keeps_result = runs_task and destination.keeps_results
+    options = _options(target, delay, deliver_at, *of_key, once=once, keeps_result=keeps_result)
     message = Message(
         id=target.new_id() if message_id is None else message_id,
         name=check_name(name),
@@ -550,6 +565,7 @@ def _options(
     unique: str | None = None,
     unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
+    at_most: Duration | None = None,
     *,
     once: bool = False,
     keeps_result: bool = False,
@@ -561,7 +577,8 @@ def _options(
     if unique is not None:
         check_supported(destination, "unique")
     claim_ms, conflict = uniqueness(unique, unique_for, on_conflict, waits=waits)
-    return PublishOptions(destination, delay_ms, due_ms, claim_ms, conflict, once, keeps_result)
+    postpone_ms = None if at_most is None else postponable(at_most, delay, unique, unique_for, conflict)
+    return PublishOptions(destination, delay_ms, due_ms, claim_ms, conflict, postpone_ms, once, keeps_result)
 
 
 def _expiry(expires: Duration | datetime, at_ms: int, options: PublishOptions) -> int:

@@ -395,7 +395,7 @@ def publish(options: Options, _: Terminal) -> VerbResult:
         except DecodeError as error:
             verb = "is" if name == "data" else "are"
             raise CommandError(f"The {name} {verb} {error}", returncode=2) from error
-    given = {name: options[name] for name in ("delay", "key", "unique", "priority", "expires")}
+    given = {name: options[name] for name in ("delay", "key", "unique", "at_most", "priority", "expires")}
     message_id = _publish(options["queue"], options["name"], read["data"], {**given, "headers": read["headers"]})
     return VerbResult({"id": message_id}, [message_id])
 

@@ -143,16 +143,16 @@ def next_chunk(rows: Sequence[OutboxMessage], whole: DeliveryOptions, most: int)
     alike = list(takewhile(lambda each: _kind(each[1]) == first, found))
     if first[0] == "holder" or first[1]:
         alike = alike[:1]
-    answers, refuses, _, _ = first
+    answers, refuses = first[:2]
     return Chunk([row for row, _ in alike], [each for _, each in alike], answers, refuses)
 
 
-def _kind(publication: Publication) -> tuple[str, str, str, bool]:
+def _kind(publication: Publication) -> tuple[str, str, str, int | None, bool]:
     """Return what the publications of one call share; the first two as in Chunk."""
     options = publication.options
     refuses = TAKEN if options.on_conflict == "error" else ""
     if options.claim_ms is not None:
-        return "holder", refuses, "", options.keeps_result
+        return "holder", refuses, "", None, options.keeps_result
     if options.due_ms is not None:
-        return "ids", refuses, options.on_conflict, options.keeps_result
-    return "", "", "", options.keeps_result
+        return "ids", refuses, options.on_conflict, options.postpone_ms, options.keeps_result
+    return "", "", "", None, options.keeps_result

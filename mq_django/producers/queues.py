@@ -295,6 +295,7 @@ class Queue(WaitingMessages):
         unique: str | None = None,
         unique_for: Duration | str | None = None,
         on_conflict: str | None = None,
+        at_most: Duration | None = None,
         expires: Duration | datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,
@@ -327,6 +328,8 @@ class Queue(WaitingMessages):
                 is due. A timedelta or seconds: until the same moment, but at most for this long.
             on_conflict: "replace" the other message, "keep" it and return its id, keep the "earliest" of both, or
                 "error". With unique_for: "error" or "keep".
+            at_most: with `unique` and `delay`: for how long after the first publish under the key later ones postpone
+                the message that waits: a timedelta or seconds, at least the delay. None: for any time.
             expires: a datetime, or a timedelta or seconds from now, after which the message is not handled. A datetime
                 may be in the past, so that the message expires at once; a duration must be above zero.
             using: the alias of the database whose commit is awaited; None: the default database, with a RuntimeWarning
@@ -366,6 +369,7 @@ class Queue(WaitingMessages):
             unique=unique,
             unique_for=unique_for,
             on_conflict=on_conflict,
+            at_most=at_most,
             expires=expires,
             message_id=message_id,
         )

@@ -79,12 +79,13 @@ class WaitingMessages:
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Publish delayed messages. Returns the ids that wait now: of the earlier message if a conflict keeps it."""
         keys = self.keys
-        args: list[Argument] = [keys.wake, publications[0].options.on_conflict]
+        shared = publications[0].options
+        args: list[Argument] = [keys.wake, shared.on_conflict, "" if shared.postpone_ms is None else shared.postpone_ms]
         for message, data_text, options in publications:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.front]
-        wants_replaced = publications[0].options.keeps_result or self.config.keeps_rows or message_cancelled.receivers
+        wants_replaced = shared.keeps_result or self.config.keeps_rows or message_cancelled.receivers
         if wants_replaced:
             args.append("1")
         reply = self._write("waiting_add", key_names, args, also)

@@ -21,6 +21,7 @@ from mq_django.core.publication import (
     due,
     expiry,
     instead_of,
+    postponable,
     uniqueness,
     unknown_options,
 )
@@ -157,6 +158,7 @@ class Publishing:
     unique: str | None = None
     unique_for: Duration | str | None = None
     on_conflict: str | None = None
+    at_most: Duration | None = None
     expires: Duration | datetime | None = None
     key: str | None = None
     using: str | None = None
@@ -179,13 +181,16 @@ class Publishing:
                 check_text(option, value)
         # A unique key and a due time may come with a later using(): publication() checks that they do.
         uniqueness("", self.unique_for, self.on_conflict, waits=True)
+        if self.at_most is not None:
+            postponable(self.at_most, 0, "", None, "replace")
         check_sending(
             self.using, on_commit=self.on_commit is None or self.on_commit, robust=self.robust, outbox=self.outbox
         )
 
     def for_one(self) -> dict[str, Any]:
         """Return the options of one publication that only a single message can have."""
-        return {"unique": self.unique, "unique_for": self.unique_for, "on_conflict": self.on_conflict}
+        found = {"unique": self.unique, "unique_for": self.unique_for}
+        return {**found, "on_conflict": self.on_conflict, "at_most": self.at_most}
 
     def for_all(self) -> dict[str, Any]:
         """Return the other options of a publication."""
@@ -271,6 +276,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         unique: str | None = None,
         unique_for: Duration | str | None = None,
         on_conflict: str | None = None,
+        at_most: Duration | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
         using: str | None = None,
@@ -292,7 +298,8 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             run_after: a datetime; replaces `delay`. It must be aware in a project with `USE_TZ`.
             backend: an alias in TASKS. Another text raises the error of Django's tasks for it.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
-            unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
+            unique, unique_for, on_conflict, at_most, expires, key, using, on_commit, robust, outbox: as for
+                `Queue.publish`.
             headers: a dict of text by name, of 1 to 64 lower-case letters and digits; replaces earlier ones.
             timeout: seconds or a timedelta; replaces that of the task and the queue.
             retry: a RetryPolicy; replaces that of the task and the queue.
@@ -308,18 +315,17 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         """
         _check(self, unknown, delay, run_after)
         changed = _given(priority=priority, queue_name=queue_name, run_after=_aware(run_after), backend=_alias(backend))
+        sending = {"using": using, "on_commit": on_commit, "robust": robust, "outbox": outbox}
         published = _given(
             delay=delay,
             unique=unique,
             unique_for=unique_for,
             on_conflict=on_conflict,
+            at_most=at_most,
             expires=expires,
             key=key,
-            using=using,
-            on_commit=on_commit,
-            robust=robust,
-            outbox=outbox,
             headers=headers,
+            **sending,
         )
         if timeout is not None or retry is not None:
             changed |= _given(timeout=parse_timeout(timeout), retry=retry)

@@ -21,7 +21,7 @@ from mq_django.conf import Config, get_config, read
 from mq_django.core import clock
 from mq_django.core.clock import Duration
 from mq_django.core.logs import get_logger
-from mq_django.core.publication import check_name, check_priority, due, expiry, uniqueness
+from mq_django.core.publication import check_name, check_priority, due, expiry, postponable, uniqueness
 from mq_django.core.templates import Arguments, Template, filler
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage, MQError
@@ -268,6 +268,7 @@ def on_signal(
     unique: str | None = None,
     unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
+    at_most: Duration | None = None,
     expires: timedelta | None = None,
     priority: int | None = None,
     cancel_on: Sequence[Sequence[Any]] = (),
@@ -292,7 +293,7 @@ def on_signal(
             their attributes. Only one message with the same key is delayed at a time; see `on_conflict`.
         unique_for: as in publish(): only one message with the same key exists, even while it is ready or being
             handled. Further ones are dropped, or are an error with on_conflict="error".
-        on_conflict: as in publish().
+        on_conflict, at_most: as in publish().
         expires, priority: as in publish(). The default of `priority` is the task's.
         cancel_on: pairs (signal, sender) or triples (signal, sender, template of the unique key). These signals cancel
             the waiting message.
@@ -311,7 +312,7 @@ def on_signal(
     def decorate(task: Task) -> Task:
         if not isinstance(task, Enqueues):
             raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {repr_of(task)}")
-        uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args)))
+        uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, at_most, when, args)))
         trigger = build(
             TaskTarget(task, task_arguments(args)),
             uid,
@@ -321,6 +322,7 @@ def on_signal(
             unique=unique,
             unique_for=unique_for,
             on_conflict=on_conflict,
+            at_most=at_most,
             expires=expires,
             priority=priority,
             cancel_on=cancel_on,
@@ -408,6 +410,7 @@ def _checked(
     delay: Duration | None = None,
     unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
+    at_most: Duration | None = None,
     expires: timedelta | None = None,
     priority: int | None = None,
 ) -> dict[str, Any]:
@@ -420,9 +423,11 @@ def _checked(
         if expires is not None:
             expiry(expires, clock.now_ms())
         _, conflict = uniqueness(unique, unique_for, chosen, waits=delay is not None)
+        if at_most is not None:
+            postponable(at_most, delay, unique, unique_for, conflict)
     except InvalidMessage as error:
         raise ConfigurationError(str(error)) from error
-    given = {"delay": delay, "unique_for": unique_for, "expires": expires, "priority": priority}
+    given = {"delay": delay, "unique_for": unique_for, "at_most": at_most, "expires": expires, "priority": priority}
     given["on_conflict"] = None if unique is None else conflict
     return {name: value for name, value in given.items() if value is not None}
 

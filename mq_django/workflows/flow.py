@@ -33,8 +33,8 @@ def check_task(task: object) -> None:
             f"{repr_of(task, 200)} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS"
         )
     options: Publishing = getattr(task, "publishing", DEFAULT)
-    if options.unique is not None or options.unique_for is not None:
-        raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
+    if any(value is not None for value in (options.unique, options.unique_for, options.at_most)):
+        raise InvalidWorkflow(f"Task {task.module_path} has a unique key or at_most=: give unique= to start() instead")
     if options.expires is not None:
         raise InvalidWorkflow(f"Task {task.module_path} expires: give expires= to the workflow instead")
 

@@ -74,6 +74,8 @@ def test_options(subtests):
         ({"deliver_at": datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC)}, {"due_ms": NOW}),
         ({"unique": "u", "delay": 1}, {"delay_ms": 1000}),
         ({"unique": "u", "delay": 1, "on_conflict": "earliest"}, {"delay_ms": 1000, "on_conflict": "earliest"}),
+        ({"unique": "u", "delay": 1, "at_most": 1.5}, {"delay_ms": 1000, "postpone_ms": 500}),
+        ({"unique": "u", "delay": 1, "at_most": 1}, {"delay_ms": 1000, "postpone_ms": 0}),
         ({"unique": "u", "unique_for": "handled"}, {"claim_ms": 0, "on_conflict": "error"}),
         # Zero would mean until it is handled.
         ({"unique": "u", "unique_for": 0.0001}, {"claim_ms": 1, "on_conflict": "error"}),

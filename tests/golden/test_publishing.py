@@ -68,6 +68,7 @@ def unique():
     emails.publish("welcome", "not there", unique="cart-2", delay=HOUR, on_conflict="keep")
     emails.publish("welcome", "moved", unique="cart-3", delay=2 * HOUR)
     emails.publish("welcome", "earlier", unique="cart-3", delay=HOUR, on_conflict="earliest")
+    emails.publish("welcome", "limited", unique="cart-7", delay=HOUR, at_most=2 * HOUR)
     emails.publish("welcome", "until handled", unique="cart-4", unique_for="handled")
     emails.publish("welcome", "for a while", unique="cart-5", unique_for=HOUR)
     emails.publish("welcome", "later, for a while", unique="cart-6", unique_for=HOUR, delay=2 * HOUR)

@@ -197,7 +197,10 @@ def test_peek_spells_out_what_would_speak_to_the_terminal():
 
 def test_publish_puts_a_message_in():
     message_id = mq_json("publish", "emails", "welcome", '{"user_id": 7}')["id"]
-    mq("publish", "emails", "welcome", "--delay", "60")
+    mq("publish", "emails", "welcome", "--delay", "60", "--unique", "u", "--at-most", "60")
+    due_ms = queues["emails"].find(unique="u").due_ms
+    mq("publish", "emails", "welcome", "--delay", "6000", "--unique", "u")
+    assert queues["emails"].find(unique="u").due_ms == due_ms
 
     assert mq_json("find", "emails")[0]["id"] == message_id
     assert inspector.queue("emails").delayed == 1
@@ -509,6 +512,7 @@ def test_wrong_arguments_exit_with_2(mq_settings):
     every = (
         ("publish", "emails", "welcome", "{"),
         ("publish", "emails", "welcome", "--delay", "-1"),
+        ("publish", "emails", "welcome", "--delay", "9", "--unique", "u", "--at-most", "8"),
         ("publish", "emails", "", "1"),
         ("topics", "log", "events", "--since", "2026-13-01"),
         ("topics", "seek", "events:billing", "somewhere"),

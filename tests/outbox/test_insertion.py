@@ -36,7 +36,7 @@ def test_a_publication_comes_back_as_it_was(mq_settings):
 def test_a_delay_counts_from_the_publish(mq_settings, monkeypatch):
     monkeypatch.setattr("mq_django.core.clock.now_ms", lambda: 1_800_000_000_000)
     config = get_config().queue("emails")
-    made = publication(config, "x", 1, delay=60, unique="u")
+    made = publication(config, "x", 1, delay=60, unique="u", at_most=90)
     row = row_of(made)
     assert row.due_ms == row.published_ms + 60_000
     assert publication_of(row, config) == made._replace(options=made.options._replace(delay_ms=None, due_ms=row.due_ms))

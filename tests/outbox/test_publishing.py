@@ -268,6 +268,23 @@ def test_on_an_ordered_queue_only_rows_of_its_key_wait_for_one_that_was_set_asid
     assert ready(redis_client, "mails") == others + waits
 
 
+def test_limits_of_rows_count_from_their_publish_and_each_for_its_own_key(alias, redis_client, mq_settings):
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    mails = queues["mails"]
+    with transaction.atomic(using=alias):
+        for unique, options in (("a", {"at_most": 600}), ("b", {}), ("c", {"at_most": 700})):
+            for delay in (60, 600):
+                mails.publish("name", 1, using=alias, delay=delay, unique=unique, **options)
+    first = {row.message_id: row.due_ms for row in rows(alias)}
+    run(relay(alias))
+    for unique, later in (("a", 540_000), ("b", None), ("c", 640_000)):
+        found = mails.find(unique=unique)
+        mails.publish("name", 2, delay=3600, unique=unique, using=alias, outbox=False)
+        due_ms = mails.find(unique=unique).due_ms
+        earliest = min(list(first.values())["abc".index(unique) * 2 :][:2])
+        assert (due_ms == earliest + later) if later else due_ms > found.due_ms + 2_000_000
+
+
 @pytest.fixture
 def held_up(alias, mq_settings):
     """Two messages with one unique key, of which the second is refused, and rows behind them. Return their ids."""

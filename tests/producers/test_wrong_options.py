@@ -43,6 +43,9 @@ ONE = [
     ("unique_for", "x", 'unique_for must be "handled", a timedelta or a number of seconds'),
     ("on_conflict", "bogus", "on_conflict must be one of replace, keep, earliest, error"),
     ("on_conflict", ["keep"], "on_conflict must be one of"),
+    ("at_most", -1, "at_most must be 0 to 3660 days, not -1"),
+    ("at_most", 4000 * 86_400, "at_most must be 0 to 3660 days"),
+    ("at_most", "x", "at_most must be a timedelta or a number of seconds"),
 ]
 
 WAYS = {
@@ -62,9 +65,9 @@ def test_a_wrong_value_is_refused_and_named(subtests):
     for way, (call, cases) in WAYS.items():
         for option, value, said in cases:
             options = {option: value}
-            if option in ("unique_for", "on_conflict"):
+            if option in ("unique_for", "on_conflict", "at_most"):
                 options["unique"] = "k"
-            if option in ("unique", "on_conflict"):
+            if option in ("unique", "on_conflict", "at_most"):
                 options["delay"] = 5
             with subtests.test(way, **{option: value}), pytest.raises(InvalidMessage, match=f"^{said}"):
                 call(options)
@@ -76,6 +79,12 @@ def test_options_that_need_another_are_refused(subtests):
         ({"unique_for": 5}, "^unique_for= needs unique=$"),
         ({"on_conflict": "keep"}, "^on_conflict= needs unique=$"),
         ({"on_conflict": "replace", "delay": 5}, "^on_conflict= needs unique=$"),
+        ({"at_most": 5}, "^at_most= needs unique= and delay=: it limits"),
+        ({"at_most": 5, "delay": 5}, "^at_most= needs unique= and delay="),
+        ({"at_most": 5, "unique": "k", "unique_for": 5}, "^at_most= needs unique= and delay="),
+        ({"at_most": 5, "unique": "k", "delay": 6}, "^at_most=5 is shorter than delay=6$"),
+        ({"at_most": 5, "unique": "k", "delay": 5, "unique_for": 5}, "^at_most= contradicts unique_for=, with which"),
+        ({"at_most": 5, "unique": "k", "delay": 5, "on_conflict": "keep"}, "^at_most= contradicts on_conflict='keep'"),
         ({"delay": 5, "expires": 4}, "would expire before it is due"),
     ]:
         with subtests.test(options=options, said=said):
@@ -83,6 +92,14 @@ def test_options_that_need_another_are_refused(subtests):
                 queues["emails"].publish("welcome", 1, **options)
             with pytest.raises(InvalidMessage, match=said):
                 tasks.noop.using(**options).enqueue()
+
+
+def test_a_moment_cannot_be_postponed():
+    given = {"at_most": 5, "unique": "k"}
+    with pytest.raises(InvalidMessage, match="at_most= needs unique= and delay=: it"):
+        queues["emails"].publish("welcome", deliver_at=datetime(2040, 1, 1, tzinfo=UTC), **given)
+    with pytest.raises(InvalidMessage, match="at_most= needs unique= and delay=: it"):
+        tasks.noop.using(run_after=datetime(2040, 1, 1, tzinfo=UTC), **given).enqueue()
 
 
 def test_cancelling_refuses_them_too(subtests):

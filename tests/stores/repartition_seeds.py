@@ -60,7 +60,7 @@ class Seeded:
         for number in range(4):
             queues["emails"].publish("sms", number)
             queues["emails"].publish("later", number, delay=3600 + number)
-            queues["emails"].publish("later", number, unique=f"once{number}", delay=3600)
+            queues["emails"].publish("later", number, unique=f"once{number}", delay=3600, at_most=3600)
             queues["emails"].publish("once", number, unique=f"claim{number}", unique_for=3600)
             queues["emails"].publish("own", number, message_id=f"order-{number}", delay=3600)
         return sent

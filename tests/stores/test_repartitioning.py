@@ -201,7 +201,8 @@ def test_ids_unique_keys_and_dead_letters_are_found_afterwards(seeded):
     seeded.with_number(2)
     delayed = queues["emails"].publish("sms", 1, key="order:7", delay=60)
     queues["emails"].publish("sms", 2, unique="shop", unique_for=3600)
-    queues["emails"].publish("sms", 3, unique="later", delay=60)
+    queues["emails"].publish("sms", 3, unique="later", delay=60, at_most=60)
+    due_ms = queues["emails"].find(unique="later").due_ms
     buried = queues["emails"].publish("bad", 4)
     for store in seeded.stores():
         outcomes = [(item, Bury("x") if item.message.id == buried else HandBack()) for item in take(store)]
@@ -210,7 +211,8 @@ def test_ids_unique_keys_and_dead_letters_are_found_afterwards(seeded):
     seeded.with_number(7)
     assert queues["emails"].find(delayed).message.id == delayed
     assert queues["emails"].cancel(delayed)
-    assert queues["emails"].find(unique="later")
+    queues["emails"].publish("sms", 4, unique="later", delay=3600)
+    assert queues["emails"].find(unique="later").due_ms == due_ms
     with pytest.raises(AlreadyPublished):
         queues["emails"].publish("sms", 5, unique="shop", unique_for=3600)
     for store in seeded.stores():

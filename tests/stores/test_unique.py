@@ -94,6 +94,54 @@ def test_many_that_add_at_once_leave_one(emails, keys, redis_client, subtests, f
                 assert len(replaced) == ADDERS - 1
 
 
+def test_publishes_postpone_a_message_at_most_for_the_time_from_the_first_on(emails, keys, store, redis_client):
+    emails.publish("sync", 1, delay=5, at_most=60, unique="cart:7")
+    first_ms = emails.find(unique="cart:7").due_ms
+    emails.publish("sync", 2, delay=30, at_most=60, unique="cart:7")
+    assert first_ms + 25_000 <= emails.find(unique="cart:7").due_ms < first_ms + 55_000
+    # Whatever a later one says, also one without a limit.
+    for options in ({"delay": 60, "at_most": 60}, {"delay": 90, "at_most": 600}, {"delay": 3600}):
+        emails.publish("sync", 3, unique="cart:7", **options)
+        assert emails.find(unique="cart:7").due_ms == first_ms + 55_000
+    emails.publish("sync", 4, delay=1, unique="cart:7", on_conflict="earliest")
+    assert emails.find(unique="cart:7").due_ms < first_ms
+
+    # By hand any time can be set. The next publish keeps to the limit again.
+    emails.reschedule(unique="cart:7", delay=3600)
+    assert emails.find(unique="cart:7").due_ms > first_ms + 3_000_000
+    emails.publish("sync", 5, delay=600, unique="cart:7")
+    assert emails.find(unique="cart:7").due_ms == first_ms + 55_000
+
+    emails.reschedule(unique="cart:7", delay=0)
+    store.promote(limit=10)
+    assert not redis_client.exists(keys.unique)
+    emails.publish("sync", 6, delay=600, at_most=600, unique="cart:7")
+    assert emails.find(unique="cart:7").due_ms > first_ms + 500_000
+
+
+def test_a_smaller_limit_of_a_later_publish_counts(emails):
+    emails.publish("sync", 1, delay=5, at_most=3600, unique="cart:7")
+    emails.publish("sync", 2, delay=5, at_most=5, unique="cart:7")
+    latest = emails.find(unique="cart:7").due_ms
+    emails.publish("sync", 3, delay=60, at_most=3600, unique="cart:7")
+    assert emails.find(unique="cart:7").due_ms == latest
+
+
+def test_a_limit_ends_with_its_message_however_that_goes(emails, keys, redis_client):
+    for cancels in (True, False):
+        emails.publish("sync", 1, delay=5, at_most=5, unique="cart:7")
+        if cancels:
+            emails.cancel(unique="cart:7")
+            assert not redis_client.exists(keys.unique)
+        else:
+            # As a program removes it that knows no limits.
+            redis_client.delete(keys.due, keys.waiting)
+        emails.publish("sync", 2, delay=60, unique="cart:7")
+        emails.publish("sync", 2, delay=600, unique="cart:7")
+        assert emails.find(unique="cart:7").due_ms > places.now_ms(redis_client) + 500_000
+        assert emails.cancel(unique="cart:7")
+
+
 def test_a_promoted_message_leaves_its_unique_key_free(emails, keys, store, redis_client):
     first = emails.publish("remind", 1, delay=0, unique="cart:7")
     store.promote(limit=500)

@@ -27,6 +27,7 @@
 -- with clock
 -- with ranks
 -- with dead_letters
+-- with waiting_members
 -- with tokens
 local control, arrived, ready, front, priority, due, unhandled, waiting = unpack(KEYS, 1, 8)
 local unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 16)
@@ -68,6 +69,9 @@ end
 local function put_waiting_in(set, item, fields)
   local member = keep_body(item, fields[2])
   redis.call('zadd', set, item.score, member)
+  if fields[3] == 'latest' and member == item.name then
+    redis.call('hset', unique, latest_field(member), fields[4])
+  end
   keep_token(item, 'm-' .. member)
 end
 

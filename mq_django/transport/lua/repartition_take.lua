@@ -121,6 +121,10 @@ local function take_members(from, place)
       if body then
         local hash = redis.call('zscore', permits, 'm-' .. member) or ''
         local fields = place == 'ready' and fields_in(body, id or member) or { 'body', body }
+        local latest = redis.call('hget', unique, latest_field(member))
+        if latest then
+          fields[#fields + 1], fields[#fields + 2] = 'latest', latest
+        end
         put(place, member, place == 'ready' and id_in(fields) or id or '', found[at + 1], hash, fields)
       end
       redis.call('zrem', from, member)

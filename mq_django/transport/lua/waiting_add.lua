@@ -13,6 +13,7 @@
 -- ARGV[3]  hour      slot of the counters in `hours`
 -- ARGV[4]  channel   gets the new first due time
 -- ARGV[5]  conflict  if the member exists: replace, keep, earliest, error
+-- ARGV[6]  postpone  for how many ms after this due time later publishes may postpone the member; '': for any time
 -- then for each message: id, member, '+' (ms from now) or '=' (ms since 1970), ms, name, body
 -- and one more, if the ids of replaced messages are wanted
 --
@@ -22,21 +23,33 @@
 -- with types
 -- with clock
 -- with count
+-- with numbers
 -- with bodies
 -- with waiting_members
 -- with due_times
 
 -- Add a delayed message and return its id, or the id of the message that keeps its place under the same unique key. The
 -- id of a replaced message is remembered for a day, and returned as well.
-local function put_waiting(due, waiting, unique, replaced, conflict, now, id, member, score, body)
+local function put_waiting(due, waiting, unique, replaced, conflict, postpone, now, id, member, score, body)
   if member == id then
     redis.call('zadd', due, score, put_body(waiting, id, body))
     return id
   end
   local old = redis.call('zscore', due, member)
-  local old_id = old and redis.call('hget', unique, member) or id
+  local known = old and redis.call('hmget', unique, member, latest_field(member)) or {}
+  local old_id = known[1] or id
   if old and (conflict == 'keep' or (conflict == 'earliest' and tonumber(old) <= tonumber(score))) then
     return old_id
+  end
+  -- A limit that another program left behind is that of a message that is gone.
+  local latest, whose = string.match(known[2] or '', '^(%d+):(.*)$')
+  latest = whose == old_id and number_of(latest) or nil
+  if postpone ~= '' then
+    latest = math.min(latest or math.huge, score + postpone)
+  end
+  if latest then
+    score = string.format('%.0f', math.min(score, latest))
+    redis.call('hset', unique, latest_field(member), string.format('%.0f:%s', latest, id))
   end
   redis.call('hset', waiting, member, body)
   redis.call('zadd', due, score, member)
@@ -49,12 +62,12 @@ local function put_waiting(due, waiting, unique, replaced, conflict, now, id, me
 end
 
 local due, waiting, unique, replaced, ready, front, minutes, hours = unpack(KEYS)
-local limit, conflict, wants_replaced = tonumber(ARGV[1]), ARGV[5], #ARGV % 6 == 0
+local limit, conflict, postpone, wants_replaced = tonumber(ARGV[1]), ARGV[5], ARGV[6], #ARGV % 6 == 1
 local last = #ARGV - (wants_replaced and 1 or 0)
 
 check_types({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
 local before, now, new = first_due(due), now_ms(), 0
-for at = 6, (limit > 0 or conflict == 'error') and last or 0, 6 do
+for at = 7, (limit > 0 or conflict == 'error') and last or 0, 6 do
   local exists = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
   if exists and conflict == 'error' then
     return 'EXISTS'
@@ -67,10 +80,10 @@ if depth and new > 0 and depth + new > limit then
 end
 
 local ids, counts, gone = {}, {}, {}
-for at = 6, last, 6 do
+for at = 7, last, 6 do
   local id, name, score = ARGV[at], ARGV[at + 4], due_at(ARGV[at + 2], ARGV[at + 3], now)
   local member, body = ARGV[at + 1], ARGV[at + 5]
-  local waiting_id, old = put_waiting(due, waiting, unique, replaced, conflict, now, id, member, score, body)
+  local waiting_id, old = put_waiting(due, waiting, unique, replaced, conflict, postpone, now, id, member, score, body)
   gone[#gone + 1] = old
   if waiting_id == id then
     counts[name] = (counts[name] or 0) + 1

@@ -48,6 +48,10 @@ def add_unique(stage: Stage) -> None:
         store.publish([unique(9, "cart", delay_ms=1, on_conflict="earliest")])
     with stage.under("earliest, and the one before is"):
         store.publish([unique(6, "cart", on_conflict="earliest")])
+    with stage.under("with the latest time to which others may postpone it"):
+        store.publish([unique(10, "limited", postpone_ms=500)])
+    with stage.under("that time has come"):
+        store.publish([unique(11, "limited", delay_ms=2 * MINUTE)])
     with stage.under("refused: the key is taken"), pytest.raises(AlreadyPublished):
         store.publish([unique(7, "cart", on_conflict="error")])
     with stage.under("not refused: the key is free"):

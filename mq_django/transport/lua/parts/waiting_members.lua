@@ -21,9 +21,15 @@ local function member_of(unique, claims, id_or_unique)
   return id and member_under(unique, id) or id_or_unique
 end
 
+-- Return the field of `unique` with the latest time, ms, to which publishes may postpone a member, and the id that it
+-- then has: 'ms:id'. No member and no id contains a line break.
+local function latest_field(member)
+  return member .. '\n'
+end
+
 -- Remove the links between the member of a unique or parked message and its id.
 local function forget_member(unique, member, id)
-  redis.call('hdel', unique, member)
+  redis.call('hdel', unique, member, latest_field(member))
   if redis.call('hget', unique, id) == member then
     redis.call('hdel', unique, id)
   end
