@@ -36,6 +36,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_t
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.holds import Hold
 from mq_django.core.ids import is_text
+from mq_django.core.limits import LimitChange
 from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import InvalidArguments
@@ -51,6 +52,7 @@ from mq_django.inspector import (
 from mq_django.inspector import actions as queue_actions
 from mq_django.inspector import holds as held_messages
 from mq_django.inspector import jobs as background_jobs
+from mq_django.inspector import limits as queue_limits
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import MessageView
@@ -123,6 +125,9 @@ hold = _checked(held_messages.hold)
 open_breaker = _checked(held_messages.open_breaker)
 end_hold = _checked(held_messages.end_hold)
 holds = _checked(held_messages.holds)
+set_limits = _checked(queue_limits.set_limits)
+reset_limits = _checked(queue_limits.reset_limits)
+limit_changes = _checked(queue_limits.limit_changes)
 problems = problem_list.problems
 mute = _checked(problem_list.mute)
 unmute = _checked(problem_list.unmute)
@@ -161,6 +166,7 @@ __all__ = [
     "FailureGroup",
     "Filter",
     "Hold",
+    "LimitChange",
     "MessageView",
     "Outcome",
     "QueueProblem",
@@ -183,6 +189,7 @@ __all__ = [
     "holds",
     "in_log",
     "jobs",
+    "limit_changes",
     "messages",
     "move",
     "mute",
@@ -194,10 +201,12 @@ __all__ = [
     "queue",
     "queues",
     "redrive",
+    "reset_limits",
     "resubmit",
     "resume",
     "run",
     "runs",
+    "set_limits",
     "start_job",
     "steps",
     "totals",

@@ -40,6 +40,8 @@ LABELS: Mapping[Verb, Any] = {
     "hold": gettext_lazy("Hold messages"),
     "end hold": gettext_lazy("Release messages"),
     "open breaker": gettext_lazy("Open a breaker"),
+    "change limits": gettext_lazy("Change limits"),
+    "reset limits": gettext_lazy("Change limits back"),
     "mute": gettext_lazy("Mute"),
     "unmute": gettext_lazy("Unmute"),
     "publish": gettext_lazy("Publish"),

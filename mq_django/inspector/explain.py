@@ -31,7 +31,7 @@ from mq_django.inspector.problem_sentences import (
     pause_details,
     period,
 )
-from mq_django.inspector.queue_view import Blocker, Pause, QueueView
+from mq_django.inspector.queue_view import Blocker, Pause, QueueView, limits_of
 from mq_django.inspector.queues import queue as read_queue
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.statistics import held_by
@@ -199,7 +199,7 @@ def _of_key(view: MessageView, queue: QueueView) -> Cause:
     ]
     replies = open_transport("inspect", config.connection).pipeline(commands)
     rank, first_rank, permits, next_check, tag, now_us = (reply_or_raise(reply) for reply in replies)
-    before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
+    before, most, rate = max(0, (rank or 0) - first_rank), limits_of(queue).key_concurrency, limits_of(queue).key_rate
     if config.limits.ordered and permits:
         line = line_of(queue.name, score, view=queue)
         if line.blocking is not None:
@@ -217,7 +217,7 @@ def _of_key(view: MessageView, queue: QueueView) -> Cause:
 
 def _of_limits(queue: QueueView) -> Cause | None:
     config = get_config().queue(queue.name)
-    most, rate = config.limits.concurrency, config.limits.rate
+    most, rate = limits_of(queue).concurrency, limits_of(queue).rate
     if most is not None and queue.pending >= most:
         return Cause(kind="full", most=most)
     if rate is not None and (left := _until_free(config, rate)):

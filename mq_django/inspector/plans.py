@@ -1,10 +1,11 @@
 """The schedules and limits of a queue, for display, and deleting the state of one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, default_time_zone, get_config
+from mq_django.core.limits import LimitChange, LimitName, Limits, read_changes
 from mq_django.core.numbers import whole
 from mq_django.core.schedules import NEVER
 from mq_django.errors import StoreError
@@ -49,7 +50,7 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """The usage of the limits in `QueueConfig.limits`, by the clock of Redis."""
+    """The usage of the limits of a queue, by the clock of Redis."""
 
     now_ms: int
     #: Deliveries granted in the window that ends now; 0 when the queue has no rate.
@@ -59,6 +60,9 @@ class LimitUse:
     #: Parked messages, and the number of their keys.
     parked: int
     keys: int
+    #: The limits as they are now, and which of them have another value than in the settings.
+    limits: Limits
+    changes: Mapping[LimitName, LimitChange]
     #: A page of these keys, in the order of their next checks.
     page: Sequence[KeyUse]
 
@@ -74,16 +78,19 @@ def limit_uses(
         [LineStore(config, transport).read_command(start, count)]
         for config, transport in zip(configs, transports, strict=True)
     ]
-    return [_use(reply) for (reply,) in fan_out(transports, pipelines)]
+    replies = fan_out(transports, pipelines)
+    return [_use(config.limits, reply) for config, (reply,) in zip(configs, replies, strict=True)]
 
 
-def _use(reply: Any) -> LimitUse:
-    now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
+def _use(limits: Limits, reply: Any) -> LimitUse:
+    now_ms, granted, concurrent, parked, keys, changed, *rows = reply_or_raise(reply)
+    read = read_changes(changed)
+    changes = {name: read[name] for name in limits.changeable if name in read}
     page = [
         KeyUse(key.decode(errors="replace"), waits, used, held, next_check, whole(key_hash) or 0)
         for key, waits, used, held, next_check, key_hash in zip(*[iter(rows)] * 6, strict=True)
     ]
-    return LimitUse(now_ms, granted, concurrent, parked, keys, page)
+    return LimitUse(now_ms, granted, concurrent, parked, keys, limits.changed(changes), changes, page)
 
 
 def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> LimitUse:
@@ -95,6 +102,8 @@ def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> 
         concurrent=sum(each.concurrent for each in found),
         parked=sum(each.parked for each in found),
         keys=sum(each.keys for each in found),
+        limits=of_whole.limits,
+        changes=of_whole.changes,
         page=page[:count],
     )
 

@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 from mq_django.conf import current_time_zone
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.holds import Hold
+from mq_django.core.limits import NO_LIMIT, LimitChange, LimitName, Limits
 from mq_django.core.texts import escape, truncate
 from mq_django.core.thresholds import OF_PARTS, Problem
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
@@ -321,6 +322,38 @@ def hold_details(found: Hold) -> str:
     ends = "" if found.until_ms is None else _("Until %(time)s.") % {"time": date(found.until_ms)}
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
     return " ".join(filter(None, [said % {"who": who, "time": since}, ends, why]))
+
+
+def limit_label(name: LimitName) -> str:
+    """Return what a limit is called."""
+    return {
+        "rate": _("Rate of the queue"),
+        "concurrency": _("Concurrency of the queue"),
+        "key_rate": _("Rate of each key"),
+        "key_concurrency": _("Concurrency of each key"),
+    }[name]
+
+
+def changed_limit(change: LimitChange, limits: Limits) -> str:
+    """Return how a limit was changed, since when, by whom and why, as far as known.
+
+    Args:
+        change: the change.
+        limits: the limits of the settings.
+    """
+    words = {
+        "what": limit_label(change.limit),
+        "now": _("no limit") if change.value == NO_LIMIT else change.value,
+        "before": str(getattr(limits, change.limit) or _("no limit")),
+    }
+    said = [_("%(what)s: %(now)s instead of %(before)s.") % words]
+    if change.since_ms is not None:
+        said.append(_("Since %(time)s.") % {"time": date(change.since_ms)})
+    if change.who:
+        said.append(_("Changed by %(who)s.") % {"who": truncate(escape(change.who), 200)})
+    if change.reason:
+        said.append(_("Reason: %(reason)s") % {"reason": truncate(escape(change.reason), 500)})
+    return " ".join(said)
 
 
 def _more(count: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mq_django.conf import get_config
 from mq_django.core.holds import Hold
 from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
+from mq_django.core.limits import LimitChange, LimitName, Limits
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import OF_PARTS, Problem, Thresholds, exceeds
@@ -309,6 +310,11 @@ class HeldKeys:
     since_ms: int | None = None
 
 
+def limits_of(view: "QueueView") -> Limits:
+    """Return the limits of a queue as they are now."""
+    return get_config().queue(view.name).limits.changed(view.limit_changes)
+
+
 def _since(hold: Hold) -> int:
     return hold.since_ms or 0
 
@@ -356,6 +362,8 @@ class QueueView:
     has_runtime_schedules: bool = False
     #: What is held of it, by people or by breakers.
     holds: tuple[Hold, ...] = ()
+    #: The limits that have another value than in the settings.
+    limit_changes: Mapping[LimitName, LimitChange] = field(default_factory=dict)
     #: Other programs handle it: their consumers may not be known.
     external: bool = False
     #: The live supervisors that do its housekeeping and have no consumers in it.
@@ -462,7 +470,7 @@ class QueueView:
 
         What a limit holds up is not: a rate may allow one message an hour.
         """
-        limits, free = get_config().queue(self.name).limits, self.threads
+        limits, free = limits_of(self), self.threads
         if self.blocker is not None or self.running or not self.alive or free is None or free[0] >= free[1]:
             return False
         if limits.rate is not None or limits.key_rate is not None or self.pending >= (limits.concurrency or inf):

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
 from mq_django.core.holds import read_holds
+from mq_django.core.limits import read_changes
 from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.errors import StoreError
@@ -125,6 +126,8 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
     due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     first_parked, held_keys, held_messages, held_since = lines or (None, 0, 0, None)
     parked_ms = whole(first_parked, LAST_MS)
+    changeable = get_config().queue(config.public_name).limits.changeable
+    changed = read_changes(*pause[4:]) if changeable else {}
     return QueueView(
         name=config.name,
         now_ms=now_ms,
@@ -137,14 +140,15 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         dead=dead,
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         # A rate of keys makes them wait on purpose.
-        parked_ms=None if parked_ms is None or config.limits.key_rate else max(0, now_ms - parked_ms),
+        parked_ms=None if parked_ms is None or config.limits.changed(changed).key_rate else max(0, now_ms - parked_ms),
         held=HeldKeys(held_keys, held_messages, whole(held_since, LAST_MS)),
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
-        pause=_pause(*pause) if state == b"PAUSED" else None,
+        pause=_pause(*pause[:4]) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
         consumers=Consumers(membership, now_ms=now_ms),
         has_runtime_schedules=bool(has_runtime_schedules),
         holds=tuple(read_holds(holds).values()),
+        limit_changes={name: changed[name] for name in changeable if name in changed},
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
@@ -217,6 +221,7 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         blocker=max(blockers, key=lambda blocker: blocker.held_ms, default=None),
         has_runtime_schedules=any(part.has_runtime_schedules for part in known),
         holds=tuple({hold.subject: hold for part in known for hold in part.holds}.values()),
+        limit_changes=known[0].limit_changes,
         external=config.external,
         housekeepers=_merged(part.housekeepers for part in known),
         parts=tuple(parts),

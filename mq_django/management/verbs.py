@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from mq_django.core.limits import LIMITS
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.doctor import report
 from mq_django.inspector.doctor.findings import LEVELS
@@ -11,6 +12,7 @@ from mq_django.management import (
     activity_verb,
     help_verb,
     job_verbs,
+    limit_verb,
     message_verbs,
     outbox_verbs,
     process_verbs,
@@ -78,18 +80,6 @@ def working(needs: str) -> tuple[Argument, ...]:
     )
 
 
-#: When it is a problem, by the thresholds of `--check`.
-PROBLEMS = {
-    "max_age": "the oldest message that has not started has waited for longer, for example 90, 5m or 2h",
-    "max_ready": "more messages have not started",
-    "max_dead": "there are more dead letters",
-    "max_buried": "more messages became dead letters in the last half hour",
-    "max_unhandled": "more messages have no handler",
-    "max_growth": "the queue has grown by more messages in ten minutes",
-    "max_outbox_age": "the oldest message in an outbox has waited for longer, for example 90, 5m or 2h",
-}
-
-
 def threshold(name: str, what: str) -> Argument:
     """Return the option of a threshold."""
     default, kind = getattr(Thresholds(), name), period if name.endswith("_age") else count
@@ -129,6 +119,9 @@ SCHEDULE = tuple(
 
 #: What is held.
 OF_HOLD = (arg("--name", "The messages with this name."), arg("--key", "The messages with this key."))
+
+#: The values of limits.
+OF_LIMITS = tuple(arg(f"--{name.replace('_', '-')}", what) for name, what in limit_verb.OPTIONS.items())
 
 SCHEDULES = {
     "list": verb(schedule_verbs.show, arg("--queue", "A queue. Default: all queues.")),
@@ -204,7 +197,7 @@ VERBS: dict[str, Verb | Actions] = {
         ),
         flag("--watch", "On a terminal, show it again and again, the worst queues first, until Ctrl-C."),
         arg("--interval", "seconds between two reads. Default: 2.", needs="--watch", type=whole, default=2),
-        *(threshold(name, what) for name, what in PROBLEMS.items()),
+        *(threshold(name, what) for name, what in queue_verbs.PROBLEMS.items()),
         arg("--ignore", "leave out this problem. May be repeated.", needs="--check", action="append", choices=KINDS),
         arg("--hours", "of named queues, this hour and those before, at most 168 in all.", needs="--rates", type=whole),
         arg("--keys", "the most keys with parked messages. Default: 20.", needs="--limits", type=page_size, default=20),
@@ -247,6 +240,13 @@ VERBS: dict[str, Verb | Actions] = {
         ),
     ),
     "release": verb(queue_verbs.release, QUEUE, *OF_HOLD),
+    "limit": verb(
+        limit_verb.limit,
+        arg("queue", "A queue. Default: list the limits of all that are not as in the settings.", nargs="?"),
+        *OF_LIMITS,
+        arg("--reason", "Shown in the admin and by `mq status --limits` until it is changed back.", default=""),
+        arg("--reset", "Give these limits, or all, the values of the settings.", nargs="*", choices=LIMITS),
+    ),
     "mute": verb(
         queue_verbs.mute,
         arg(

@@ -52,6 +52,8 @@ Verb = Literal[
     "hold",
     "end hold",
     "open breaker",
+    "change limits",
+    "reset limits",
     "mute",
     "unmute",
     "publish",

@@ -1,4 +1,4 @@
-"""Pause and resume a queue."""
+"""Pause and resume a queue, and what else its hash `control` has: changed limits, its order, problems, requests."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import QueueKeys
+from mq_django.core.limits import LimitChange, LimitName
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult
 from mq_django.core.numbers import LAST_MS, score, whole
@@ -15,7 +16,7 @@ from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import DecodeError, StoreError
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
-from mq_django.transport.scripts import Command
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 
@@ -41,6 +42,21 @@ def changed(reply: object) -> bool:
         StoreError: Redis refused.
     """
     return bool(reply_or_raise(reply) == b"CHANGED")
+
+
+def limits_command(
+    keys: QueueKeys, changes: Mapping[LimitName, LimitChange | None], *, after_ms: int | None
+) -> Command:
+    """Return the command that changes limits, from the next fetch on: see `lua/limits_change.lua`.
+
+    Args:
+        keys: of the queue.
+        changes: None: the limit of the settings.
+        after_ms: when up to 1,000 keys that wait for a limit are looked at, in ms from now; None: as before.
+    """
+    words = [word for name, change in changes.items() for word in (name, change.encoded() if change else "")]
+    args: list[Argument] = ["" if after_ms is None else after_ms, *words]
+    return scripts.command("limits_change", keys=[keys.control, keys.next_checks], args=args)
 
 
 # Switch the order of a queue on or off: not while a supervisor or a delivery goes by the other setting.

@@ -24,8 +24,8 @@ from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 #: Takes in a row that may put all messages into lines before take() returns, so that the consumer can check for a stop.
 ROUNDS = 20
-#: Seconds after which a consumer asks again even if the limit allows it later: Redis may have been flushed.
-MAX_REST = 60.0
+#: Seconds after which a consumer asks again even if the limit allows it later: it may have been changed.
+MAX_REST = 5.0
 #: Redis ends a blocked read up to 100 ms late, so shorter waits are done here.
 TICK_MS = 100
 #: The longest sleep without noticing new messages, in seconds, when the next look at a line is near.
@@ -313,7 +313,7 @@ class Shares:
         unused, self._unused = self._unused, 0
         of_consumer: list[Argument] = [self._consumer, held, more, unused, self._turn, ttl, keys.arrivals]
         command = scripts.command(
-            "shares_ask", keys=[keys.limits, keys.shares], args=[*of_rate, most or 0, *of_consumer]
+            "shares_ask", keys=[keys.limits, keys.shares, keys.control], args=[*of_rate, most or 0, *of_consumer]
         )
         given, wait, turn = reply_or_raise(self._transport.pipeline([command])[0])
         self._turn = turn.decode()

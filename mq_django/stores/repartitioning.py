@@ -439,11 +439,15 @@ class Repartitioning:
             self.state = go_on(self._whole, self._transport, self.state, "opening")
         pause, number = self.state.pause, self.state.new
         new = {part.keys.queue for part in self.new.each_part}
+        limits = reply_or_raise(self._transport.pipeline([("HGET", self._whole.keys.control, "limits")])[0])
         for tag, part in self.parts.items():
             # The queue without partitions is open to producers in any case. Its consumers are to see what comes.
             paused = pause if tag in new or tag == self._whole.keys.queue else EarlierPause("", REASON, "0")
-            (reply,) = self._transport.pipeline([_open(part.keys, number, paused)])
-            if reply_or_raise(reply) != b"OPENED":
+            # Before a fetch: limits that were changed at run time.
+            control = part.keys.control
+            changed: Command = ("HDEL", control, "limits") if limits is None else ("HSET", control, "limits", limits)
+            *_, reply = map(reply_or_raise, self._transport.pipeline([changed, _open(part.keys, number, paused)]))
+            if reply != b"OPENED":
                 raise QueueClosed(f"Messages are still on their way from partition {part.name!r}")
         self.state = go_on(self._whole, self._transport, self.state, "open")
 

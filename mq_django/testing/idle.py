@@ -13,6 +13,8 @@ from mq_django.core.publication import due
 from mq_django.core.schedules import NEVER
 from mq_django.core.texts import repr_of
 from mq_django.errors import EndlessRun, TestKitError
+from mq_django.inspector.queue_view import limits_of
+from mq_django.inspector.queues import quick_stats
 from mq_django.stores import open_store
 from mq_django.testing import runs
 from mq_django.testing.looking import delayed
@@ -98,7 +100,8 @@ def fire_due_schedules() -> int | None:
 def _moments(config: QueueConfig, but: Collection[str]) -> Iterator[int]:
     """Yield when messages of a queue may become ready."""
     store = open_store(config, open_transport("consume", config.connection))
-    promoted, depths, limits = store.promote(limit=BATCH), store.depths(), config.limits
+    promoted, depths = store.promote(limit=BATCH), store.depths()
+    limits = limits_of(quick_stats(config.name)) if config.limits else config.limits
     now = clock.now() * 1000
     if promoted.paused:
         return

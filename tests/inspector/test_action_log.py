@@ -18,7 +18,18 @@ from mq_django.core.outcomes import Bury
 from mq_django.core.running_handler import running
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConnectionLost, InvalidFilter
-from mq_django.inspector import action_log, actions, dead_letters, holds, jobs, key_lines, moves, outbox_views, plans
+from mq_django.inspector import (
+    action_log,
+    actions,
+    dead_letters,
+    holds,
+    jobs,
+    key_lines,
+    limits,
+    moves,
+    outbox_views,
+    plans,
+)
 from mq_django.inspector import topics as inspected
 from mq_django.management import message_verbs, repartition_verb, workflow_verbs
 from mq_django.outbox import relay
@@ -34,13 +45,24 @@ from tests.seeding import CONSUMER, beat, bury, dead_entry, end_steps, opened, p
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
 
+LINES = {"ORDERED": True, "ON_DEAD_LETTER": "hold", "RATE_LIMIT": "1000/s"}
+
+
 @pytest.fixture(autouse=True)
 def _queues(mq_settings, monkeypatch):
     monkeypatch.setattr(registry, "_schedules", {})
     mq_settings(
-        QUEUES={"emails": {}, "default": {}, "lines": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}},
+        QUEUES={
+            "emails": {},
+            "default": {},
+            "lines": LINES,
+        },
         TOPICS={"orders": {}},
     )
+
+
+def with_a_limit():
+    inspect.set_limits("lines", rate="2/s")
 
 
 def waiting():
@@ -133,6 +155,13 @@ OPERATIONS = {
     actions.resume_these: (paused, lambda _: actions.resume_these(["emails"]), "resume"),
     holds.hold: (None, lambda _: inspect.hold("emails", name="welcome"), "hold"),
     holds.open_breaker: (None, lambda _: inspect.open_breaker("emails"), "open breaker"),
+    limits.set_limits: (None, lambda _: inspect.set_limits("lines", rate="2/s"), "change limits"),
+    limits.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "reset limits"),
+    limits.restore_limits: (
+        with_a_limit,
+        lambda _: limits.restore_limits("lines", {"rate": "9/s"}),
+        "reset limits",
+    ),
     holds.end_hold: (held, lambda _: inspect.end_hold("emails", name="welcome"), "end hold"),
     dead_letters.redrive: (lambda: bury("emails"), lambda _: dead_letters.redrive("emails", [dead()]), "redrive"),
     dead_letters.redrive_messages: (lambda: bury("emails"), lambda one: inspect.redrive("emails", [one]), "redrive"),

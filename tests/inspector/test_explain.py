@@ -207,6 +207,23 @@ def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
     assert 50_000 < cause.ms <= 60_001
 
 
+def test_limits_are_those_that_were_changed(limited):
+    store = limited(RATE_LIMIT={"queue": "9/m", "key": "9/m"}, CONCURRENCY={"queue": 9, "key": 9})
+    inspect.set_limits("emails", key_concurrency=1)
+    ids = [publish("emails", "welcome", n, key="c1") for n in range(2)]
+    assert len(store.take("c1", count=10)) == 1
+    assert (why(ids[1]).kind, why(ids[1]).most) == ("parked", 1)
+
+    inspect.set_limits("emails", concurrency=1)
+    other = publish("emails", "welcome", 1)
+    assert (why(other).kind, why(other).most) == ("full", 1)
+    inspect.set_limits("emails", concurrency="none", rate="1/h")
+    assert (why(other).kind, why(other).most) == ("rate", 1)
+    assert why(other).ms > 3_000_000
+    inspect.set_limits("emails", rate="none")
+    assert why(other).kind == "next"
+
+
 def park(subject):
     publish("emails", "welcome", 1, key="c1")
     (taken,) = take("emails", 1)

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector import actions, problems
 from mq_django.management.commands.mq import Command
-from mq_django.management.verbs import PROBLEMS
+from mq_django.management.queue_verbs import PROBLEMS
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from tests.management.test_mq import refusal

@@ -50,7 +50,7 @@ def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(open_queu
     publish("a", "b", "c", "d", "e")
     assert data(store.take("c1", count=10)) == ["a", "b", "c"]
     assert store.take("c1", count=10) == []
-    assert 0 < store.rest() <= 60
+    assert 0 < store.rest() <= 5
     assert sum(count for _, count in log(redis_client)) == 3
     assert store.depths().ready == 2
 
@@ -59,10 +59,10 @@ def test_a_window_that_is_past_gives_its_grants_again(open_queue, redis_client):
     store = open_queue(RATE_LIMIT="3/m")
     publish("a", "b", "c", "d")
     now = now_us(redis_client)
-    redis_client.hset(keys().limits, "r", f"{now - 61_000_000}:2 {now - 30_000_000}:1")
+    redis_client.hset(keys().limits, "r", f"{now - 61_000_000}:2 {now - 57_000_000}:1")
     assert data(store.take("c1", count=10)) == ["a", "b"]
     store.take("c1", count=10)
-    assert 25 < store.rest() <= 30
+    assert 0 < store.rest() <= 3
 
 
 def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(open_queue, redis_client, subtests, forget):

@@ -12,6 +12,7 @@ from mq_django.core.breakers import Results
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import WorkflowKeys
+from mq_django.core.limits import LimitChange
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
 from mq_django.core.running_handler import Progress, Report
@@ -21,7 +22,7 @@ from mq_django.inspector.plans import limit_uses
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
 from mq_django.stores.base import Also, Settlement
-from mq_django.stores.control import StackRequests
+from mq_django.stores.control import StackRequests, limits_command
 from mq_django.stores.counters import add_command, read_totals
 from mq_django.stores.dead_letters import NO_STEP, open_dead_letters
 from mq_django.stores.handled import MessageHistory
@@ -353,6 +354,9 @@ def be_limited(client, mq_settings):
     purge(store.config, "parked")
     assert store.depths().parked >= 0
     assert limit_uses([queue.config], [Session(get_client("consume"))])
+    for changed in ({"rate": LimitChange(limit="rate", value="none")}, {"rate": None}):
+        Session(get_client("consume")).pipeline([limits_command(store.keys, changed, after_ms=0)])
+        store.take(ME, count=10)
     mq_settings()
     store_of().promote(limit=10)
 

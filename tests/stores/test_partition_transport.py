@@ -28,7 +28,7 @@ QUIET = {
         "jobs_end",
         "lines_begin",
     ),
-    *("lines_read", "lines_usage", "lines_wake"),
+    *("limits_change", "lines_read", "lines_usage", "lines_wake"),
     *("members_ask", "members_claim", "members_evict", "members_heartbeat", "members_leave", "queue_stats"),
     *("reports_begin", "reports_read", "reports_save", "results_cancel", "results_running"),
     *("results_watch", "steps_forget", "steps_left"),

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from mq_django import Retry, RetryPolicy, handler, registry, schedules
+from mq_django import Retry, RetryPolicy, handler, inspect, registry, schedules
 from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Scheduled
 from mq_django.errors import EndlessRun
@@ -114,6 +114,14 @@ def test_what_a_rate_limit_holds_back_is_handled_later(limit, mq_settings, clock
     mq_settings(QUEUES={"emails": {"RATE_LIMIT": limit}})
     publish("emails", "note", 1, key="a")
     publish("emails", "note", 2, key="a")
+    assert data_of(run_until_idle(advance_to=clock)) == [1, 2]
+
+
+def test_a_limit_that_was_changed_says_when(mq_settings, clock):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": "1/h"}})
+    inspect.set_limits("emails", rate="1/s")
+    publish("emails", "note", 1)
+    publish("emails", "note", 2)
     assert data_of(run_until_idle(advance_to=clock)) == [1, 2]
 
 

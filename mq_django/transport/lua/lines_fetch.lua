@@ -408,11 +408,10 @@ local function capacity(count, turn)
   return nil, { 'LATER', math.max(1, turn - now), string.format('%.0f', turn) }
 end
 
-local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered')
-if (state[3] or '0') ~= ARGV[11] then
+if (state[4] or '0') ~= ARGV[11] then
   return 'OTHER'
 end
-if state[1] == '1' then
+if state[2] == '1' then
   return 'PAUSED'
 end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
@@ -433,7 +432,7 @@ end
 
 -- Read the next messages by their rank, and return how many of them were put into lines, and how many may still be taken.
 local function read_next(left)
-  if state[2] then
+  if state[3] then
     local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting }
     left = take_by_rank(taking, keys, left)
   else
@@ -471,5 +470,5 @@ end
 keep_taken(taking, settle_waiters, found, left, concurrent)
 local next_check = keep_taken(taking, redis.call, 'zrange', checks, 0, 0, 'withscores')
 local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, math.ceil(next_check[2] - ms))) or -1
-local taken, ranked = taking.taken, state[2] and 1 or 0
+local taken, ranked = taking.taken, state[3] and 1 or 0
 return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], next_ms, ranked, (budget <= 0 or left == 0) and 1 or 0 }

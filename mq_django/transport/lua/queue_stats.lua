@@ -21,7 +21,8 @@
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice, {who paused it, why, when in ms, the name of the action}, the fields and values of its jobs, and of its
+-- values, twice, {who paused it, why, when in ms, the name of the action, the
+-- changed limits: see parts/limit_changes}, the fields and values of its jobs, and of its
 -- lines {since when the first message of one waits in ms or '', keys that wait for a dead letter, their parked messages,
 -- since when the first of them does in ms or ''}, 1 if it has schedules that were made at run time, else 0,
 -- the fields and values of its holds}.
@@ -102,7 +103,7 @@ return {
   redis.call('hgetall', KEYS[8]),
   counters(KEYS[9], 3, 2 + ARGV[2]),
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
-  redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at', 'paused-name'),
+  redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at', 'paused-name', 'limits'),
   jobs.err and {} or jobs,
   redis.call('exists', KEYS[11]) == 1 and lines_of(KEYS[11], KEYS[13]) or {},
   redis.call('exists', KEYS[14]),

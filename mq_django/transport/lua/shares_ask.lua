@@ -3,7 +3,8 @@
 -- KEYS[1]  limits   {queue}:limits   HASH    'r': grant log; 't': the latest time at which a consumer may ask again; 'w':
 --                                            until when a consumer may be waiting, ms
 -- KEYS[2]  shares   {queue}:shares   HASH    consumer -> deliveries that it holds or may fetch ':' until when that counts, ms
--- ARGV[1..3]        deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
+-- KEYS[3]  control  {queue}:control  HASH    limits: see parts/limit_changes; without it they are as in the settings
+-- ARGV[1..3]        as in the settings: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
 -- ARGV[4]  consumer
 -- ARGV[5]  held     deliveries that it holds
 -- ARGV[6]  wanted   deliveries that it wants to fetch; 0: none
@@ -16,6 +17,7 @@
 
 -- with types
 -- with clock
+-- with limit_changes
 -- with windows
 local limits, shares = KEYS[1], KEYS[2]
 local rate, width, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -24,7 +26,14 @@ local turn, ttl = tonumber(ARGV[8]), tonumber(ARGV[9])
 -- For how long a consumer waits at most, ms, and a little more.
 local WAIT_MS = 6000
 
-check_types({ [limits] = 'hash', [shares] = 'hash' })
+check_types({ [limits] = 'hash', [shares] = 'hash', [KEYS[3] or limits] = 'hash' })
+
+local changed = KEYS[3] and redis.call('hget', KEYS[3], 'limits')
+if changed then
+  local changes = limit_changes(changed)
+  rate, width = limit_now(changes, 'rate', rate, width)
+  most = limit_now(changes, 'concurrency', most)
+end
 
 local now = now_us()
 local ms = math.floor(now / 1000)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from mq_django.core.jsontext import dumps
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
@@ -17,7 +18,7 @@ from tests.stores.everything import ME, OTHER
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (of_queue_by_rate, of_queue_at_once, of_key_at_once, of_key_by_rate, of_all, past_the_limits)
-    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting)
+    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting, of_changed)
 
 
 def of_queue_by_rate(stage: Stage) -> None:
@@ -209,3 +210,23 @@ def of_another_setting(stage: Stage) -> None:
         assert limited.take(ME, count=5) == []
     with stage.under("the setting that it has"):
         stage.queue(ORDERED=True)
+
+
+def of_changed(stage: Stage) -> None:
+    store = stage.queue(RATE_LIMIT={"queue": "2/h", "key": "1/h"}, CONCURRENCY={"queue": 9, "key": 9})
+    store.publish([message_of(number, key="a") for number in range(1, 7)])
+    store.take(ME, count=10)
+
+    def change(**most: dict[str, int]) -> None:
+        stage.client.hset(store.keys.control, "limits", dumps(most))
+        stage.client.zadd(store.keys.next_checks, {key_hash("a"): NOW_MS}, xx=True)
+
+    change(key_rate={"most": 4, "seconds": 3600})
+    with stage.under("a rate of keys that was changed, and that of the queue"):
+        assert len(store.take(ME, count=10)) == 1
+    change(rate={"most": 0}, key_rate={"most": 4, "seconds": 3600}, concurrency={"most": 3})
+    with stage.under("there is no rate of the queue now, and three may run at once"):
+        assert store.take(ME, count=10)
+    change(concurrency={"most": 1})
+    with stage.under("more run than may now"):
+        assert store.take(ME, count=10) == []

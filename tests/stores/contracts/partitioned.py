@@ -84,3 +84,6 @@ def limited(stage: Stage) -> None:
     stage.client.hset(config.keys.shares, mapping={OTHER: f"3:{NOW_MS - 1}", "nobody": "junk"})
     with stage.under("what others held no longer counts"):
         mine.ask(0, 0)
+    stage.client.hset(config.keys.control, "limits", '{"concurrency": {"most": 1}}')
+    with stage.under("a limit was changed"):
+        mine.ask(0, 3)

@@ -1,4 +1,5 @@
 -- with clock
+-- with limit_changes
 -- Return the hash of a key of messages: the first 52 bits of its SHA-1, which a score holds exactly.
 local function hash_of(key)
   return string.format('%.0f', tonumber(string.sub(redis.sha1hex(key), 1, 13), 16))
@@ -25,13 +26,23 @@ end
 -- KEYS[11]  checks    {queue}:next-checks     ZSET    hashes of keys by the time at which their line is looked at, ms
 -- KEYS[12]  wake-ups  {queue}:permit-wakeups  STREAM  an entry wakes a consumer that waits
 -- ARGV[1..2]   group, consumer
--- ARGV[3..5]   of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
+-- ARGV[3..5]   as in the settings, of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
 -- ARGV[6..8]   of a key: the same
 local ready, front, control, priority, waiting, unique = unpack(KEYS, 1, 6)
 local limits, rates, permits, parked, checks, wakeups = unpack(KEYS, 7, 12)
 local group, consumer = ARGV[1], ARGV[2]
 local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+
+-- The fields that lines_fetch needs are read here, too, so that it reads only once.
+local state = redis.call('hmget', control, 'limits', 'paused', 'ranked', 'ordered')
+if state[1] then
+  local changes = limit_changes(state[1])
+  rate, width = limit_now(changes, 'rate', rate, width)
+  most = limit_now(changes, 'concurrency', most)
+  key_rate, key_width = limit_now(changes, 'key_rate', key_rate, key_width)
+  key_most = limit_now(changes, 'key_concurrency', key_most)
+end
 
 local now = now_us()
 local ms = math.floor(now / 1000)

@@ -1,0 +1,65 @@
+"""The verb `limit` of `mq`: limits that are changed at run time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from mq_django import inspect
+from mq_django.conf import get_config
+from mq_django.core.limits import LIMITS, LimitChange, LimitName, Limits
+from mq_django.inspector.message_views import moment_text
+from mq_django.inspector.problem_sentences import changed_limit
+from mq_django.management.terminal import Options, Terminal, VerbResult, table, user_name
+
+#: The options, with their help.
+OPTIONS: Mapping[LimitName, str] = {
+    "rate": 'The rate of the queue, such as 10/s or 5/10s; "none": no limit.',
+    "concurrency": 'The most deliveries at once of the queue, or "none".',
+    "key_rate": 'The rate of each key, or "none".',
+    "key_concurrency": 'The most deliveries at once of each key, or "none".',
+}
+#: The names of limits in rows.
+LIMIT_NAMES: Mapping[LimitName, str] = {
+    "rate": "rate",
+    "concurrency": "concurrency",
+    "key_rate": "rate of each key",
+    "key_concurrency": "concurrency of each key",
+}
+
+
+def limit(options: Options, _: Terminal) -> VerbResult:
+    """Change limits of a queue until they are changed back, or list those that are not as in the settings."""
+    queue, values = options["queue"], {name: options[name] for name in LIMITS if options[name] is not None}
+    names, resets = options["reset"] or [], options["reset"] is not None
+    if (values or resets or options["reason"]) and queue is None:
+        raise CommandError("Give a queue.", returncode=2)
+    if resets and (values or options["reason"]):
+        raise CommandError("Give --reset, or values and a reason.", returncode=2)
+    if resets:
+        changed = inspect.reset_limits(queue, limits=names)
+        return VerbResult({"changed": changed}, ["changed back" if changed else "was as in the settings"])
+    if values or options["reason"]:
+        inspect.set_limits(queue, **values, who=user_name(), reason=options["reason"])
+        return VerbResult({"changed": True}, ["changed"])
+    views = inspect.queues([] if queue is None else [queue])
+    rows = [
+        {"queue": view.name, **changed_row(change, get_config().queue(view.name).limits)}
+        for view in views
+        for change in view.limit_changes.values()
+    ]
+    lines = table([{key: value for key, value in row.items() if key != "sentence"} for row in rows])
+    return VerbResult(rows, lines or ["All limits are as in the settings."])
+
+
+def changed_row(change: LimitChange, limits: Limits) -> dict[str, Any]:
+    """Return a changed limit of a queue with these limits in the settings."""
+    return {
+        "limit": LIMIT_NAMES[change.limit],
+        "value": change.value,
+        "setting": str(getattr(limits, change.limit) or "none"),
+        "who": change.who or None,
+        "reason": change.reason or None,
+        "since": moment_text(change.since_ms),
+        "sentence": changed_limit(change, limits),
+    }
