@@ -57,8 +57,9 @@ MQError
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 ├── HandlerTimeout            a handler ran longer than its timeout
 ├── InvalidOutcomes           a handler of batches has returned something else than outcomes (also TypeError)
-├── NotInHandler              progress() or resumable() was called where no handler runs
+├── NotInHandler              progress(), stream() or resumable() was called where no handler runs
 ├── InvalidProgress           progress() cannot report that (also ValueError)
+├── InvalidChunk              stream() cannot send that (also ValueError)
 ├── NotResumable              resumable() cannot iterate over that queryset (also ValueError)
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
@@ -324,11 +325,15 @@ class InvalidOutcomes(MQError, TypeError):
 
 
 class NotInHandler(MQError):
-    """`progress()` or `resumable()` was called where no handler runs."""
+    """`progress()`, `stream()` or `resumable()` was called where no handler runs."""
 
 
 class InvalidProgress(MQError, ValueError):
     """`progress()` cannot report these values."""
+
+
+class InvalidChunk(MQError, ValueError):
+    """`stream()` cannot send this: it is not text, bytes or JSON, or too large."""
 
 
 class NotResumable(MQError, ValueError):

@@ -9,7 +9,7 @@ from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.breakers import Breaker
 from mq_django.core.clock import aware
-from mq_django.core.options import History, options_of
+from mq_django.core.options import History, StreamLimits, options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
@@ -107,6 +107,11 @@ READ = [
     ("HISTORY", 3600, History(timedelta(hours=1), 100_000, data=False)),
     ("HISTORY", {"AGE": timedelta(days=3)}, History(timedelta(days=3), 100_000, data=False)),
     ("HISTORY", {"AGE": 60, "COUNT": 1000, "DATA": True}, History(timedelta(minutes=1), 1000, data=True)),
+    ("STREAM", None, None),
+    ("STREAM", False, None),
+    ("STREAM", True, StreamLimits(10_000, 1024 * 1024, timedelta(hours=1))),
+    ("STREAM", {}, StreamLimits()),
+    ("STREAM", {"entries": 5, "bytes": 1024, "ttl": 60}, StreamLimits(5, 1024, timedelta(minutes=1))),
     ("ORDERED", True, True),
     ("ON_DEAD_LETTER", "continue", "continue"),
     ("DURABILITY", "replica", "replica"),
@@ -237,6 +242,7 @@ WRONG_OPTIONS = {
     "EXTERNAL": ["no"],
     "RESULT_TTL": [-1, timedelta(days=4000), None],
     "HISTORY": [0, True, timedelta(days=4000), {"KEEP": 60, "AGE": 60}],
+    "STREAM": [1, "yes", {"entries": 0}, {"bytes": 64 * 1024**2 + 1}, {"ttl": 0}, {"ENTRIES": 5}, {7: 1}],
     "ORDERED": [1],
     "ON_DEAD_LETTER": ["stop"],
     "PARTITIONS": [0, 257],
@@ -263,6 +269,8 @@ WRONG = [
     (of_emails(HISTORY={}), "['HISTORY']['AGE'] is missing: how long the history is kept"),
     (of_emails(HISTORY={"AGE": 60, "COUNT": 0}), "['COUNT'] must be a whole number from 1, not 0"),
     (of_emails(HISTORY={"AGE": 60, "DATA": "yes"}), "['DATA'] must be True or False, not 'yes'"),
+    (of_emails(STREAM={"bytes": 5}), "['STREAM']['bytes'] must be a number of bytes from 1,024 to 67,108,864, not 5"),
+    (of_emails(STREAM={"size": 5}), "['STREAM']['size'] is not an option of STREAM: entries, bytes, ttl"),
     (of_emails(OUTBOX={"KEEP_UNTIL": "read"}), "['KEEP_UNTIL'] must be \"published\" or \"handled\", not 'read'"),
     ({"TOPICS": {"orders": {"OUTBOX": {"KEEP_UNTIL": "handled"}}}}, "each group of a topic handles a message for"),
     *((raw, "MQ_DJANGO must be a dict") for raw in (None, [], "redis://localhost", 7)),

@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
-# The keys that only queues and topics with partitions, and their partitions, have.
+# The keys that queues and topics have alike. Most are only of those with partitions, and of their partitions.
 
 
 class PartitionKeys(ABC):
-    """The part of the keys of a queue, a topic or a group that is about partitions."""
+    """The part of the keys of a queue, a topic or a group that is about partitions and counters."""
 
     __slots__ = ()
 
@@ -55,6 +55,19 @@ class PartitionKeys(ABC):
     def outbox(self) -> str:
         """HASH: outbox of a database -> its latest claim for this destination, and how much of it is published."""
         return self._key("outbox")
+
+    def minutes(self, hour: int) -> str:
+        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
+        return self._key(f"counters:m:{hour}")
+
+    def hours(self, day: int) -> str:
+        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
+        return self._key(f"counters:h:{day}")
+
+    @property
+    def totals(self) -> str:
+        """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
+        return self._key("counters:total")
 
     @abstractmethod
     def _key(self, kind: str) -> str:
@@ -299,19 +312,6 @@ class QueueKeys(PartitionKeys):
         """Return the streams by `Delivery.stream`."""
         return (self.ready, self.front)
 
-    def minutes(self, hour: int) -> str:
-        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
-        return self._key(f"counters:m:{hour}")
-
-    def hours(self, day: int) -> str:
-        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
-        return self._key(f"counters:h:{day}")
-
-    @property
-    def totals(self) -> str:
-        """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
-        return self._key("counters:total")
-
     @property
     def handled(self) -> str:
         """STREAM: what became of messages, if the queue has HISTORY; up to 100 in an entry. It has a TTL."""
@@ -338,6 +338,10 @@ class QueueKeys(PartitionKeys):
     def progress(self, message_id: str) -> str:
         """Return the key of the HASH with what a message's handler reports. It has a TTL."""
         return self._key(f"progress:{message_id}")
+
+    def message_stream(self, message_id: str) -> str:
+        """Return the key of the STREAM with what a message's handler streams, and of its channel. It has a TTL."""
+        return self._key(f"stream:{message_id}")
 
     @property
     def stacks(self) -> str:
@@ -382,19 +386,6 @@ class TopicKeys(PartitionKeys):
     def published(self) -> str:
         """ZSET, score the time of publication in ms: ids that must not be published again."""
         return self._key("published")
-
-    def minutes(self, hour: int) -> str:
-        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
-        return self._key(f"counters:m:{hour}")
-
-    def hours(self, day: int) -> str:
-        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
-        return self._key(f"counters:h:{day}")
-
-    @property
-    def totals(self) -> str:
-        """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
-        return self._key("counters:total")
 
     def group(self, name: str) -> "GroupKeys":
         """Return the keys of one of the topic's groups."""

@@ -160,26 +160,67 @@ class History:
         return max(1, round(self.age.total_seconds() * 1000))
 
 
+_OF_HISTORY: Mapping[str, Callable[[Any], Any]] = {"AGE": read_period, "COUNT": read_count, "DATA": read_switch}
+
+
+def _read_parts(
+    option: str,
+    readers: Mapping[str, Callable[[Any], Any]],
+    value: Mapping[Any, Any],
+    needed: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the parts of an option by the names of fields. `needed`: what is said of those that are missing."""
+    wrong, found = [], {}
+    for name, part in value.items():
+        try:
+            found[name.lower()] = readers[name](part)
+        except KeyError:
+            wrong.append((name, f" is not an option of {option}: {', '.join(readers)}"))
+        except TypeError as error:
+            wrong.append((name, f" must be {error}, not {repr_of(part, 100)}"))
+    wrong += [(name, text) for name, text in needed.items() if name not in value]
+    if wrong:
+        raise WrongParts(wrong)
+    return found
+
+
 def read_history(value: Any) -> History | None:
     """Return what a queue keeps of its history; None: nothing."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
         return History(read_period(value))
-    readers = {"AGE": read_period, "COUNT": read_count, "DATA": read_switch}
-    wrong, found = [], {}
-    for name, part in value.items():
-        try:
-            found[name.lower()] = readers[name](part)
-        except KeyError:
-            wrong.append((name, f" is not an option of HISTORY: {', '.join(readers)}"))
-        except TypeError as error:
-            wrong.append((name, f" must be {error}, not {repr_of(part, 100)}"))
-    if "AGE" not in value:
-        wrong.append(("AGE", " is missing: how long the history is kept"))
-    if wrong:
-        raise WrongParts(wrong)
-    return History(**found)
+    return History(**_read_parts("HISTORY", _OF_HISTORY, value, {"AGE": " is missing: how long the history is kept"}))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """How much of what a handler streams is kept, and for how long after its message has ended."""
+
+    entries: int = 10_000
+    bytes: int = 1024 * 1024
+    ttl: timedelta = timedelta(hours=1)
+
+    @property
+    def ttl_ms(self) -> int:
+        """Return `ttl` in milliseconds, from 1."""
+        return max(1, round(self.ttl.total_seconds() * 1000))
+
+
+_OF_STREAM: Mapping[str, Callable[[Any], Any]] = {
+    "entries": _reader(int, "a whole number from 1 to 1,000,000", lambda value: 1 <= value <= 1_000_000),
+    "bytes": _reader(int, "a number of bytes from 1,024 to 67,108,864", lambda value: 1024 <= value <= 64 * 1024**2),
+    "ttl": read_period,
+}
+
+
+def read_stream(value: Any) -> StreamLimits | None:
+    """Return how much a queue keeps of what its handlers stream; None: they cannot stream."""
+    if value is None or isinstance(value, bool):
+        return StreamLimits() if value else None
+    if not isinstance(value, Mapping):
+        raise TypeError("True, None, or a dict of " + ", ".join(_OF_STREAM))
+    return StreamLimits(**_read_parts("STREAM", _OF_STREAM, value))
 
 
 read_paths = _reader(

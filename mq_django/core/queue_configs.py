@@ -15,6 +15,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, PartitionKeys, Queue
 from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
     History,
+    StreamLimits,
     option,
     read_breaker,
     read_concurrency,
@@ -39,6 +40,7 @@ from mq_django.core.options import (
     read_share,
     read_size,
     read_store,
+    read_stream,
     read_switch,
     read_visibility_timeout,
     read_vt,
@@ -121,6 +123,14 @@ class DeliveryOptions:
             read_visibility_timeout,
             "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
             "to a day. It does not limit how long a handler runs. Supervisors may have different values.",
+        ),
+    )
+    stream: StreamLimits | None = field(
+        default=None,
+        metadata=option(
+            read_stream,
+            "`True`: handlers may stream to those that wait. Or a dict of what a stream keeps: "
+            "`entries` (10,000), `bytes` (1 MiB) and `ttl`, how long after its end (1 h).",
         ),
     )
     max_size: int = field(
@@ -390,16 +400,6 @@ class QueueConfig(DeliveryOptions):
             "concurrency": Limit(key=self.concurrency.key),
             "max_depth": None if self.max_depth is None else -(-self.max_depth // self.partitions),
         }
-
-
-def likely_first(configs: Sequence[QueueConfig]) -> tuple[list[int], list[int]]:
-    """Return the positions of each queue's first partition, and of the others: see QueueConfig.partitions_for_id()."""
-    seen: set[str] = set()
-    likely, others = list[int](), list[int]()
-    for at, config in enumerate(configs):
-        (others if config.public_name in seen else likely).append(at)
-        seen.add(config.public_name)
-    return likely, others
 
 
 # The options of queues in RSMQ's format, as a frozen value.

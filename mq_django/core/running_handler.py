@@ -1,4 +1,4 @@
-"""What a running handler reports: its progress, and its position in a queryset."""
+"""What a running handler reports: its progress, its position in a queryset, and what it streams."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -12,11 +12,12 @@ from mq_django.core import clock
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.message_streams import RunStream, encoded, encoded_line
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.texts import repr_of
-from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler
+from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler, NotSupported
 
 #: The most characters of a note.
 MAX_NOTE = 500
@@ -137,6 +138,10 @@ class Report:
     lost: bool = False
     #: For the threads of the handler.
     lock: Any = field(default_factory=threading.Lock)
+    #: Its chunks; None if it has not streamed.
+    stream: RunStream | None = None
+    #: Called when there is a chunk to send.
+    wake: Callable[[], object] = bool
 
     def set_progress(self, progress: Progress) -> None:
         """Set the progress, which is saved later."""
@@ -147,6 +152,25 @@ class Report:
         """Set the position of a queryset, which is saved later."""
         self.positions[name] = position
         self.changed = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is neither progress nor a position: the run may have streamed."""
+        return self.progress is None and not self.positions and not self.claimed
+
+    def open_stream(self) -> RunStream:
+        """Return what the run streams.
+
+        Raises:
+            NotSupported: its queue keeps no streams.
+        """
+        limits = self.config.stream
+        if limits is None:
+            raise NotSupported(f"Queue {self.config.public_name!r} keeps no streams: set STREAM in its settings")
+        with self.lock:
+            if self.stream is None:
+                self.stream = RunStream(limits, self.wake)
+            return self.stream
 
 
 class HandlerRun:
@@ -223,6 +247,57 @@ def current_run(what: str) -> HandlerRun:
     if handler_run is None:
         raise NotInHandler(f"{what} works only while a consumer runs a handler, and in its context")
     return handler_run
+
+
+# Stream from the running handler to its readers.
+
+
+class Streaming:
+    """Streams from the running handler: see `stream`."""
+
+    def __call__(self, chunk: object) -> None:
+        """Send a chunk to those who read the stream of the running handler's message.
+
+        This only sets memory, and never waits, so it can be called for each word, also in coroutines. Its consumer
+        sends the chunks within milliseconds, and the last ones before the message counts as handled.
+
+            @task(queue="answers")
+            def answer(question):
+                for token in model.generate(question):
+                    stream(token)
+
+        Args:
+            chunk: text, bytes, or anything that has a form in JSON: up to 64 KiB as it is stored, where bytes are
+                base64.
+
+        Raises:
+            NotInHandler: no handler runs in this context, or it has several messages.
+            NotSupported: the queue has no STREAM in its settings.
+            InvalidChunk: it cannot be sent.
+        """
+        stream = self._open()
+        stream.add(*encoded(chunk, stream.limits))
+
+    def log(self, line: str) -> None:
+        """Send a line for people, such as "fetched 20 of 300": see `stream()`.
+
+        Args:
+            line: up to 1,000 characters.
+
+        Raises:
+            NotInHandler: no handler runs in this context, or it has several messages.
+            NotSupported: the queue has no STREAM in its settings.
+            InvalidChunk: it is no text, or too long.
+        """
+        self._open().add("log", encoded_line(line))
+
+    @staticmethod
+    def _open() -> RunStream:
+        return current_run("stream()").open().open_stream()
+
+
+#: Streams from the running handler: `stream(chunk)`, `stream.log(line)`.
+stream = Streaming()
 
 
 # Whether the present code runs inside a handler, in a thread or on an event loop.

@@ -8,6 +8,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.breakers import Results
 from mq_django.core.holds import Counted, Hold
 from mq_django.core.keys import QueueKeys
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
@@ -58,6 +59,8 @@ class Also(NamedTuple):
     commands: Sequence[Command] = ()
     #: Added to the counters if any delivery is settled, by what is counted and the name of the message.
     counts: Mapping[tuple[str, str], int] = MappingProxyType({})
+    #: The runs among these deliveries that have streamed. Their last chunks are appended before.
+    streamed: Sequence[tuple[Delivery, RunStream]] = ()
 
 
 NOTHING = Also()
@@ -191,6 +194,9 @@ class Store(Protocol):
 
     def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Extend deliveries by another visibility timeout; return those that the consumer no longer held."""
+
+    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """Append what runs have not sent to the streams of their messages, of each a part."""
 
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Reassign deliveries to another consumer; counts no attempt. Returns those that the first no longer held."""

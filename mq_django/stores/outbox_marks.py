@@ -12,6 +12,7 @@ from mq_django.core.numbers import whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import StoreError
 from mq_django.signals import message_cancelled, send_signal
+from mq_django.stores.message_streams import end_streams
 from mq_django.stores.partition_transport import PUBLISH
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
@@ -181,7 +182,8 @@ ENTRIES = 20
 
 def wants_ended(config: QueueConfig) -> bool:
     """Return whether somebody asks which messages were deleted, and not only how many."""
-    return config.keeps_results or config.keeps_rows or bool(message_cancelled.receivers)
+    is_asked = config.keeps_results or config.keeps_rows or config.stream is not None
+    return is_asked or bool(message_cancelled.receivers)
 
 
 def note_ended(
@@ -190,11 +192,12 @@ def note_ended(
     message_ids: Sequence[str | bytes],
     how: str = "Cancelled while it waited",
 ) -> None:
-    """Note that messages were deleted before they were handled: in results of tasks, for outboxes, and by the signal.
+    """Note that messages were deleted before they were handled: in results, streams, for outboxes, and by the signal.
 
     An error of Redis is logged, because the messages are deleted in any case.
     """
     end_cancelled(transport, config, message_ids, how)
+    end_streams(transport, config, message_ids, how)
     note_rows(transport, config, message_ids)
     announce_cancelled(config, message_ids, how)
 

@@ -25,8 +25,8 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry, StepEnd
+from mq_django.core.partitions import likely_first
 from mq_django.core.publication import Publication
-from mq_django.core.queue_configs import likely_first
 from mq_django.core.retries import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt, read_line
 from mq_django.core.running_handler import Progress, Report, progress_text, read_progress
 from mq_django.errors import Cancelled, DecodeError, StoreError
@@ -184,7 +184,7 @@ def find_result(transports: Sequence[Transport], configs: Sequence[QueueConfig],
     Raises:
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
-    for chosen in likely_first(configs):
+    for chosen in likely_first([each.public_name for each in configs]):
         found = _find_in([transports[at] for at in chosen], [configs[at] for at in chosen], message_id)
         if found is not None:
             return found
@@ -555,7 +555,7 @@ def read_progress_in(configs: Sequence[QueueConfig], message_id: str) -> Progres
     Raises:
         StoreError: a server cannot be reached, or refuses the command.
     """
-    for positions in likely_first(configs):
+    for positions in likely_first([each.public_name for each in configs]):
         chosen = [configs[at] for at in positions]
         transports = open_transports("produce", [config.connection for config in chosen])
         found = read_progress_of([(config, message_id) for config in chosen], transports)

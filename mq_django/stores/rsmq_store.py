@@ -14,6 +14,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.breakers import Results
 from mq_django.core.holds import Counted, Hold
 from mq_django.core.keys import QueueKeys, RsmqKeys
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
@@ -279,6 +280,10 @@ class RsmqStore:
     def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
         return self.reassign(consumer, consumer, receipts)
+
+    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """See Store.append()."""
+        self._settling.append(consumer, runs)
 
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.reassign()."""

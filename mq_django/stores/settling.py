@@ -5,27 +5,33 @@ How deliveries are identified and where they go depends on the form of the queue
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core.holds import hold_score
 from mq_django.core.keys import GroupKeys, QueueKeys, key_name
+from mq_django.core.logs import get_logger
 from mq_django.core.message_format import CHARGED, alone_of, encode_body
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.retries import attempts_since
 from mq_django.core.texts import line
+from mq_django.errors import StoreError
 from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
 from mq_django.stores.handled import history_of_batch
+from mq_django.stores.message_streams import CHUNKS, AppendCall, append_calls, ends_of_batch
 from mq_django.stores.results import results_of_batch
 from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
+
+logger = get_logger(__name__)
 
 #: Deliveries that a script call settles. This blocks Redis for about 2 ms.
 BATCH = 500
@@ -113,6 +119,8 @@ class _Head(NamedTuple):
     claims: bool
     keeps_history: bool
     needs_ids: bool
+    #: It ends the streams of its messages.
+    ends: bool
 
 
 class Settling:
@@ -132,6 +140,8 @@ class Settling:
         self._slots = Slots(receipts[0].queue)
         #: The keys of the counters in these parts, which change every hour.
         self._counters: tuple[str, ...] = ()
+        #: The errors of last chunks that are logged.
+        self._logged: set[type] = set()
 
     def settle(
         self,
@@ -145,16 +155,24 @@ class Settling:
 
         Returns the ids of the messages that the consumer no longer held, and the replies of the commands after it.
         """
-        calls, before = self.calls(consumer, settlements, also.counts), len(also.commands)
-        replies = self._transport.pipeline([*also.commands, *(call.command for call in calls), *then])
-        settled = before + len(calls)
+        calls, commands = self.calls(consumer, settlements, also), [*also.commands]
+        appends = [*self._append_calls(consumer, also.streamed)] if also.streamed else []
+        commands += [command for command, _ in appends]
+        before, settled = len(commands), len(commands) + len(calls)
+        replies = self._transport.pipeline([*commands, *(call.command for call in calls), *then])
+        for (_, call), reply in zip(appends, replies[len(also.commands) : before], strict=True):
+            try:
+                self._appended(call, reply)
+            except StoreError as error:
+                if type(error) not in self._logged:
+                    self._logged.add(type(error))
+                    logger.warning("Last chunks of streams of queue %s are lost: %s", self._config.name, error)
         return _stale(calls, replies[before:settled]), replies[settled:]
 
-    def calls(
-        self, consumer: str, settlements: Sequence[Settlement], counts: Mapping[tuple[str, str], int]
-    ) -> list[SettleCall]:
-        """Return the script calls that settle a batch. The first one that counts adds `counts`."""
-        where = self._slots.now()
+    def calls(self, consumer: str, settlements: Sequence[Settlement], also: Also) -> list[SettleCall]:
+        """Return the script calls that settle a batch. The first one that counts adds what is counted also."""
+        where, counts = self._slots.now(), also.counts
+        streamed = {(delivery.stream, delivery.entry) for delivery, _ in also.streamed} if also.streamed else _NO_RUNS
         if where.keys != self._counters:
             self._counters, self._heads = where.keys, {}
         calls: list[SettleCall] = []
@@ -167,12 +185,18 @@ class Settling:
                     if counts:
                         counters += listed("counts", [word for each in counts.items() for word in (*each[0], each[1])])
                         counts = {}
-                command = self._command(consumer, kind, stream, batch, counters)
+                command = self._command(consumer, kind, stream, batch, counters, streamed)
                 calls.append(SettleCall(command, batch))
         return calls
 
     def _command(
-        self, consumer: str, kind: type, stream: int, batch: Sequence[Settlement], counters: Sequence[Argument]
+        self,
+        consumer: str,
+        kind: type,
+        stream: int,
+        batch: Sequence[Settlement],
+        counters: Sequence[Argument],
+        streamed: Collection[StreamEntry],
     ) -> Command:
         head = self._heads.get((kind, stream)) or self._head(kind, stream)
         receipts, keys = self._receipts[stream], head.keys
@@ -187,6 +211,10 @@ class Settling:
             arguments += listed("claims", claims)
         if head.keeps_history:
             arguments += listed("handled", history_of_batch(self._config, consumer, batch))
+        if head.ends:
+            streams, ends = ends_of_batch(self._config, batch, streamed)
+            keys = (*keys, *streams)
+            arguments += listed("ends", ends)
         if self._config.keeps_results and any([s.keeps_result for s in batch]):  # noqa: C419 - a list is faster
             results, lines = results_of_batch(self._config, consumer, batch)
             if results:
@@ -204,7 +232,9 @@ class Settling:
             keys |= zip(("minutes", "hours"), self._counters, strict=True)
         needs_ids = transition.needs_ids or keeps_history or "expired" in keys or "ended" in keys
         arguments = (transition.word, " ".join(keys), receipts.group)
-        head = _Head(tuple(keys.values()), arguments, receipts.claims and kind in FINAL, keeps_history, needs_ids)
+        ends = kind in FINAL and config.stream is not None
+        claims = receipts.claims and kind in FINAL
+        head = _Head(tuple(keys.values()), arguments, claims, keeps_history, needs_ids, ends)
         self._heads[kind, stream] = head
         return head
 
@@ -234,6 +264,26 @@ class Settling:
         for (stream, batch), reply in zip(calls, self._transport.pipeline(commands) if commands else [], strict=True):
             lost += [(stream, entry) for entry in (batch if is_gone(reply) else reply_or_raise(reply))]
         return lost
+
+    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """Append what runs have not sent to the streams of their messages, of each a part.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses a command. What is not appended stays unsent.
+        """
+        for command, call in self._append_calls(consumer, runs, CHUNKS):
+            self._appended(call, self._transport.pipeline([command])[0])
+
+    def _append_calls(
+        self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]], most: int | None = None
+    ) -> Iterator[tuple[Command, AppendCall]]:
+        for number, own in enumerate(self._receipts):
+            for call in append_calls([each for each in runs if each[0].stream == number], most):
+                yield call.command(self._config, own.keys, own.group, consumer), call
+
+    def _appended(self, call: AppendCall, reply: object) -> None:
+        # A stream without its group was flushed: no consumer holds any of its deliveries.
+        call.done(self._config, [-1] * len(call.runs) if is_gone(reply) else reply_or_raise(reply))
 
     def _reassign_command(self, stream: int, consumer: str, new_owner: str, batch: Sequence[bytes]) -> Command:
         own = self._receipts[stream]
@@ -342,6 +392,8 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 #: Outcomes after which the message is not delivered again, and those after which a row of an outbox is not needed.
 FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
 ROW_ENDS = frozenset({Ack, Expire, Cancel})
+
+_NO_RUNS: frozenset[StreamEntry] = frozenset()
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")

@@ -11,6 +11,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.keys import FRONT, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entries, encode_entry
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
@@ -309,6 +310,10 @@ class StreamStore(WaitingMessages):
     def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
         return self.reassign(consumer, consumer, receipts)
+
+    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """See Store.append()."""
+        self._settling.append(consumer, runs)
 
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.reassign()."""

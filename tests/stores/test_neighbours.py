@@ -29,6 +29,7 @@ from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
 from mq_django.stores.message_scans import Cursor, scan_state
+from mq_django.stores.message_streams import end_streams
 from mq_django.stores.moving import Mover
 from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxTransport
 from mq_django.stores.partition_transport import PartitionTransport
@@ -543,7 +544,7 @@ def be_a_log(client, mq_settings):
 def be_looked_at(client, mq_settings):
     """Look at what is handed out, count, and keep a result."""
     rsmq = {"STORE": "rsmq", "NAMESPACE": f"{mq_settings()['NAMESPACE']}:r"}
-    mq_settings(QUEUES={"emails": {"RESULT_TTL": 60}, "jobs": rsmq})
+    mq_settings(QUEUES={"emails": {"RESULT_TTL": 60, "STREAM": True}, "jobs": rsmq})
     for name in ("emails", "jobs"):
         store, transport = store_of(name), Session(get_client("consume"))
         store.publish([publication(store.config, "welcome", marked(), runs_task=name == "emails")])
@@ -562,7 +563,15 @@ def be_looked_at(client, mq_settings):
             save(transport, store.config, [report])
             assert read_progress_of([(store.config, item.message.id)], [transport]) == [Progress(done=1)]
             end_cancelled(transport, store.config, [item.message.id])
-            told = [Settlement(item, ACK, keeps_result=True)]
-            store.settle(ME, told, also=Also([add_command(store.keys, {("handled", "welcome"): 1})]))
+            stream = report.open_stream()
+            for text in (b"a", b"b"):
+                stream.add("text", text)
+            store.append(ME, [(item, stream)])
+            end_streams(transport, store.config, [item.message.id], "no")
+            told, counts = (
+                [Settlement(item, ACK, keeps_result=True)],
+                add_command(store.keys, {("handled", "welcome"): 1}),
+            )
+            store.settle(ME, told, also=Also([counts], streamed=[(item, stream)]))
             client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)
             read_totals([store.keys], [transport], now_ms=places.now_ms(client))

@@ -31,6 +31,7 @@ QUIET = {
     *("limits_change", "lines_read", "lines_usage", "lines_wake"),
     *("members_ask", "members_claim", "members_evict", "members_heartbeat", "members_leave", "queue_stats"),
     *("reports_begin", "reports_read", "reports_save", "results_cancel", "results_running"),
+    *("streams_append", "streams_end"),
     *("results_watch", "steps_forget", "steps_left"),
     *("stream_subscribe", "waiting_find"),
     *("waiting_page", "waiting_reschedule"),

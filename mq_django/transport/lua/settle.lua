@@ -1,6 +1,6 @@
 -- Settle deliveries with one kind of outcome, and write all that belongs to it: results, history, counters, claims, notes.
 --
--- KEYS     as named; after these the keys of results, and {queue}:waiters, which may be missing
+-- KEYS     as named; after these the keys of streams, the keys of results, and {queue}:waiters, which may be missing
 --   stream                           {queue}:ready or :front            STREAM   of a queue
 --   permits, parked, next-checks, control  {queue}:permits, …                  see parts/tokens; of a queue with lines
 --   log, control                     {topic}:log, {topic}:g:<group>:control   STREAM, HASH   of a topic's group
@@ -18,7 +18,7 @@
 -- then lists, each with its name, how many values it has, and these: what the outcome needs, and optional ones:
 --   ids       of the messages
 --   claims    numbers, from 1, of the deliveries whose messages claim a unique key
---   results, channel, handled, counters, counts   see count_settled and write_more
+--   ends, results, channel, handled, counters, counts   see count_settled and write_more
 --
 -- Returns the receipts that the consumer no longer holds; these deliveries are not changed, and nothing is written of them.
 
@@ -106,7 +106,7 @@ local function write_more(at, lists, named, settled)
 
   -- Append outcomes to the results of tasks, and tell the processes that wait for those that have ended. results: for each
   -- its delivery's number; the line for the task, written if the result does not exist; the line for the attempt; the time
-  -- to live in ms. Their keys follow the named ones, and the last key is that of waiters, which may be missing. channel: of
+  -- to live in ms. Their keys follow the ones of streams, and the last key is that of waiters, which may be missing. channel: of
   -- processes, without the process at its end.
   local function append_results(lists, named, is_settled)
     local try, list = redis.pcall, lists.results
@@ -155,6 +155,19 @@ local function write_more(at, lists, named, settled)
   end
   if at.ended and usable(at.ended, 'stream') then
     add_ended(at.ended, ids)
+  end
+  -- End the streams of messages. ends: how many entries a stream keeps; the time to live in ms; for each its delivery's
+  -- number, the attempt, or '' if no stream is made, and the JSON text. Their keys follow the named ones.
+  if lists.ends then
+-- with message_streams
+    local before, streams = lists.ends.before, (lists.ends.size - 2) / 3
+    for k = 1, streams do
+      local number, attempt, text = unpack(ARGV, before + 3 * k, before + 3 * k + 2)
+      if is_settled[tonumber(number)] and usable(KEYS[named + k], 'stream') then
+        pcall(end_stream, KEYS[named + k], attempt, text, ARGV[before + 1], ARGV[before + 2])
+      end
+    end
+    named = named + streams
   end
   if lists.results then
     append_results(lists, named, is_settled)
@@ -471,9 +484,13 @@ end
 if lists.counters and not (at.minutes and at.hours) then
   refuse('counters need the keys minutes and hours')
 end
+local streams = lists.ends and (lists.ends.size - 2) / 3 or 0
+if #KEYS < named + streams then
+  refuse('each stream needs its key')
+end
 if lists.results then
   check_lists(lists, 1, 'channel')
-  if #KEYS < named + lists.results.size / 4 then
+  if #KEYS < named + streams + lists.results.size / 4 then
     refuse('each result needs its key')
   end
 end
@@ -516,7 +533,7 @@ else
 end
 -- Also when it failed in the middle.
 if #settled > 0 then
-  if lists.claims or lists.results or lists.handled or at.expired or at.ended then
+  if lists.claims or lists.results or lists.handled or lists.ends or at.expired or at.ended then
     write_more(at, lists, named, settled)
   end
   if lists.counters then

@@ -4,11 +4,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.core.running_handler import Progress, Report
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Also, Settlement, Store
 from mq_django.stores.control import StackRequests
+from mq_django.stores.message_streams import end_streams
 from mq_django.stores.results import RunningTask, begin, ended_command, note_running, read_progress_of, save, watch
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
@@ -18,7 +20,7 @@ from tests.stores.everything import ME
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (results, awaited_results, reports, stacks)
+    yield from (results, awaited_results, reports, streams, stacks)
 
 
 def results(stage: Stage) -> None:
@@ -84,6 +86,45 @@ def reports(stage: Stage) -> None:
     with stage.under("handled without progress: nothing stays"):
         begin(transport, store.config, last)
         transport.pipeline([ended_command(store.config, last, True, False)])
+
+
+def streams(stage: Stage) -> None:
+    for open_one in (Stage.queue, Stage.group, Stage.rsmq):
+        store = open_one(stage, STREAM={"entries": 4, "bytes": 1024, "ttl": 60})
+        one, two, three, four = stage.taken(store, *(message_of(number) for number in (1, 2, 3, 4)))
+        first, other, later = (stream_of(store, run) for run in ("first", "other", "later"))
+        first.add("text", b"hel")
+        first.add("log", b"fetched 1 of 3")
+        with stage.under("two chunks, and none yet"):
+            store.append(ME, [(one, first)])
+        again = stream_of(store, "first")
+        for _ in range(3):
+            again.add("json", b"7")
+        other.add("bytes", b"YQ==")
+        stage.lose(store, two)
+        with stage.under("two of three are there already, and another is no longer held"):
+            store.append(ME, [(one, again), (two, other)])
+        for _ in range(3):
+            later.add("text", b"x")
+        with stage.under("by another run, of more entries than it keeps"):
+            store.append(ME, [(one, later)])
+        later.add("text", b"last")
+        with stage.under("one ends, with its last chunk, one fails without a stream, and one has none"):
+            store.settle(ME, [Settlement(one, ACK)], also=Also(streamed=[(one, later)]))
+            store.settle(ME, [Settlement(three, Bury("ValueError: no")), Settlement(four, ACK)])
+        transport = stage.transport()
+        with stage.under("a message is cancelled, and of two others one has a stream"):
+            end_streams(transport, store.config, ["m7"], "Cancelled while it waited")
+            end_streams(transport, store.config, [one.message.id, "m8"], "Cancelled while it waited")
+        stage.clear()
+
+
+def stream_of(store: Store, run: str) -> RunStream:
+    """Return what a run streams, under a name that is the same each time."""
+    assert store.config.stream is not None
+    found = RunStream(store.config.stream, bool)
+    found.run = run
+    return found
 
 
 def stacks(stage: Stage) -> None:

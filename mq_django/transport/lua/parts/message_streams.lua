@@ -1,0 +1,36 @@
+-- with numbers
+-- The stream of a message. Its entries have the fields run, attempt, number (from 1 in the run), total (the bytes of all values
+-- so far), and one with the value, which is named after what it is: see docs/protocol.md.
+
+-- Return what the last entry says, also of a stream without entries.
+local function last_chunk(key)
+  local entry, said = redis.call('xrevrange', key, '+', '-', 'count', 1)[1], {}
+  for i = 1, entry and #entry[2] or 0, 2 do
+    said[entry[2][i]] = entry[2][i + 1]
+  end
+  local last = { run = short(said.run), attempt = number_of(said.attempt), ended = said['end'] ~= nil }
+  last.exists, last.number, last.total = entry ~= nil, number_of(said.number), number_of(said.total)
+  return last
+end
+
+-- Append an entry. `last`: the one before, and then this.
+local function add_chunk(key, last, entries, number, kind, value)
+  last.number, last.total, last.exists = number, last.total + #value, true
+  local head = { 'run', last.run, 'attempt', last.attempt, 'number', number, 'total', string.format('%.0f', last.total) }
+  head[#head + 1], head[#head + 2] = kind, value
+  last.id = redis.call('xadd', key, 'maxlen', entries, '*', unpack(head))
+end
+
+-- Append the end of a message that is not handled again, and tell the readers. `attempt`: of a message without a stream, which
+-- gets one then; or '', and nothing is written.
+local function end_stream(key, attempt, text, entries, ttl)
+  local last = last_chunk(key)
+  if last.exists or attempt ~= '' then
+    if not last.exists then
+      last.run, last.attempt = '', attempt
+    end
+    add_chunk(key, last, entries, last.number + 1, 'end', text)
+    redis.call('pexpire', key, ttl)
+    redis.call('publish', key, last.id)
+  end
+end
