@@ -29,7 +29,7 @@ def _partitioned(mq_settings):
     mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS}, "emails": {}})
     tasks.ran.clear()
     yield
-    result_watcher._forget_all()
+    result_watcher.watchers.forget_all()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from mq_django.consumers.shared_state import Receipt
 from mq_django.core import clock, running_handler
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
-from mq_django.producers import result_watcher
+from mq_django.producers import result_watcher, watcher
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import RunningTask, copy_results, note_running
@@ -52,10 +52,10 @@ LONG = 60
 @pytest.fixture(autouse=True)
 def ran(mq_settings, monkeypatch):
     # The thread of a watcher ends after that: each test waits for it.
-    monkeypatch.setattr(result_watcher, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(watcher, "TRY_AGAIN", 0.01)
     tasks.ran.clear()
     yield tasks.ran
-    result_watcher._forget_all()
+    result_watcher.watchers.forget_all()
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
     result = tasks.shout.enqueue("a")
     with pytest.raises(WaitTimeout):
         wait_result(result, timeout=0)
-    assert result_watcher.watcher("")._awaited == {}
+    assert result_watcher.watchers.of("")._awaited == {}
     key = config_of("default").keys.waiters
     registered = get_client("produce", key=key).pttl(key)
     assert 0 < registered <= 30_000
@@ -309,7 +309,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(begin
     work("default")
     assert not waiting.done()
     for each in client.client_list(_type="pubsub"):
-        if result_watcher.watcher("")._process in str(each) or each["name"] == "mq_django:produce":
+        if result_watcher.watchers.of("")._process in str(each) or each["name"] == "mq_django:produce":
             client.client_kill_filter(_id=each["id"])
     assert waiting.result(LONG).return_value == "HELLO"
 
@@ -329,7 +329,7 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
         get_client("consume").connection_pool.disconnect()
         work("default")
         assert waiting[1].result(LONG).return_value == "AFTER"
-        result_watcher._forget_all()
+        result_watcher.watchers.forget_all()
 
 
 @pytest.mark.usefixtures("early_looks")
@@ -354,7 +354,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
     monkeypatch.setattr(result_watcher, "watch", lost)
     with pytest.raises(ConnectionLost, match="gone"):
         wait_result(result, timeout=LONG)
-    assert result_watcher.watcher("")._awaited == {}
+    assert result_watcher.watchers.of("")._awaited == {}
 
 
 @pytest.mark.usefixtures("early_looks")
@@ -500,14 +500,14 @@ def test_many_coroutines_share_one_subscription():
     async def run():
         waited = asyncio.gather(*(await_result(each, timeout=LONG) for each in results))
         await asyncio.to_thread(await_registration, *results)
-        channel = config_of("default").keys.results_channel(result_watcher.watcher("")._process)
+        channel = config_of("default").keys.results_channel(result_watcher.watchers.of("")._process)
         assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
         assert not waited.done()
         await asyncio.to_thread(work, "default", count=len(results))
         return await waited
 
     assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(200)]
-    assert result_watcher.watcher("")._awaited == {}
+    assert result_watcher.watchers.of("")._awaited == {}
 
 
 def test_results_on_an_event_loop_come_in_the_order_of_their_ends():
@@ -532,7 +532,7 @@ def test_a_timeout_on_an_event_loop():
     with pytest.raises(WaitTimeout) as raised:
         asyncio.run(await_results([result], timeout=0.05))
     assert raised.value.missing == [result.id]
-    assert result_watcher.watcher("")._awaited == {}
+    assert result_watcher.watchers.of("")._awaited == {}
 
 
 # Results of any queue.

@@ -1,36 +1,22 @@
 """Watch the results of tasks on one server: one thread and one subscription a process, for all that wait in it."""
 
 import math
-import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
-from mq_django.errors import StoreError
+from mq_django.producers.watcher import Watcher, Watchers
 from mq_django.stores.results import Result, SeenResult, read_notification, watch
-from mq_django.transport.connections import clients_closed, open_session, open_transport
-from mq_django.transport.subscription import Subscription
 
 logger = get_logger(__name__)
 
 #: Seconds between two looks at a result: the longest that a lost notification delays it.
 CHECK_EVERY = 1.0
-#: Seconds that a read of the subscription waits.
-LISTEN = 0.25
 #: Seconds that the first wait of a process gives the subscription to begin. Without one it looks each second.
 SUBSCRIBE_WITHIN = 1.0
-#: Seconds without anybody who waits, after which the subscription ends.
-IDLE = 30.0
-#: Seconds between two lines in the log about failures.
-LOG_AGAIN = 30.0
-#: Seconds until the next try after a failure.
-TRY_AGAIN = 0.2
 
 #: Called once with the id of a result when it has ended, or with None when it does not exist any more.
 Ended = Callable[[str, Result | None], object]
@@ -47,23 +33,22 @@ class _Awaited:
     on_end: list[Ended] = field(default_factory=list)
 
 
-class ResultWatcher:
+class ResultWatcher(Watcher):
     """Tells those who wait for results of one server when these end.
 
     It hears of them by pub/sub, and looks at each once a second, because pub/sub may lose notifications.
     """
 
+    subject = "results"
+
     def __init__(self, connection: str) -> None:
-        self._connection = connection
-        self._process = token()
-        self._transport = open_transport("produce", connection)
+        super().__init__(connection)
         self._awaited: dict[str, _Awaited] = {}
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        #: It has subscribed, or that has failed.
-        self._subscribed = threading.Event()
-        self._retired = False
-        self._logged = -LOG_AGAIN
+        self._own_channels = [
+            part.keys.results_channel(self._process)
+            for part in get_config().each_part()
+            if part.keeps_results and part.connection == connection
+        ]
 
     def watch(self, config: QueueConfig, message_ids: Iterable[str], on_end: Ended) -> None:
         """Call `on_end` for each of the results when it has ended: now, or later in a thread of this.
@@ -103,64 +88,14 @@ class ResultWatcher:
                 if not awaited.on_end:
                     del self._awaited[key]
 
-    def retire(self) -> None:
-        """End the thread as soon as nobody waits."""
-        self._retired = True
+    def _is_awaited(self) -> bool:
+        return bool(self._awaited)
 
-    def _run(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._subscribed.clear()
-            self._thread = threading.Thread(target=self._loop, name="mq_django results", daemon=True)
-            self._thread.start()
+    def _channels(self) -> list[str]:
+        return self._own_channels
 
-    def _loop(self) -> None:
-        channels = [
-            part.keys.results_channel(self._process)
-            for part in get_config().each_part()
-            if part.keeps_results and part.connection == self._connection
-        ]
-        subscription = Subscription(open_session("produce", self._connection), channels)
-        busy = time.monotonic()
-        try:
-            while True:
-                with self._lock:
-                    if self._awaited:
-                        busy = time.monotonic()
-                    elif self._retired or time.monotonic() > busy + IDLE:
-                        # Under the lock: who waits from now on starts another thread.
-                        self._thread = None
-                        return
-                self._round(subscription)
-        finally:
-            subscription.close()
-
-    def _round(self, subscription: Subscription) -> None:
-        try:
-            if subscription.open():
-                # Notifications from before are lost.
-                self._due_now()
-                self._subscribed.set()
-            self._read_again()
-            for _, message in subscription.messages(LISTEN):
-                self._hear(message)
-        except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
-            subscription.close()
-            self._subscribed.set()
-            self._log(error)
-            time.sleep(TRY_AGAIN)
-            # Without a subscription, such as for a Redis user who may not subscribe, looking goes on.
-            with suppress(StoreError):
-                self._read_again()
-
-    def _log(self, error: Exception) -> None:
-        # One that is retired has lost its connection on purpose.
-        if not self._retired and time.monotonic() - self._logged > LOG_AGAIN:
-            self._logged = time.monotonic()
-            text = "Waiting for results: no notifications; looking each second until that succeeds: %s"
-            logger.warning(text, error, exc_info=None if isinstance(error, StoreError) else error)
-
-    def _hear(self, message: bytes) -> None:
-        name, _, value = message.partition(b"\n")
+    def _hear(self, channel: str, data: bytes) -> None:
+        name, _, value = data.partition(b"\n")
         key = name.decode(errors="replace")
         if key in self._awaited:
             self._note(key, read_notification(self._transport, key, value))
@@ -174,7 +109,7 @@ class ResultWatcher:
             for awaited in self._awaited.values():
                 awaited.looked = -math.inf
 
-    def _read_again(self) -> None:
+    def _look(self) -> None:
         """Look at what nobody has looked at for a second."""
         before = time.monotonic() - CHECK_EVERY
         with self._lock:
@@ -208,39 +143,4 @@ class ResultWatcher:
                 logger.debug("The event loop that waited for result %s is closed", awaited.message_id)
 
 
-_lock = threading.Lock()
-#: By connection.
-_watchers: dict[str, ResultWatcher] = {}
-
-
-def watcher(connection: str) -> ResultWatcher:
-    """Return this process's watcher of the results on a server.
-
-    Raises:
-        ConfigurationError: CONNECTION cannot be used.
-        ConnectionLost: the embedded server does not start.
-    """
-    with _lock:
-        found = _watchers.get(connection)
-        if found is None:
-            _watchers[connection] = found = ResultWatcher(connection)
-        return found
-
-
-def _forget_all(**_: Any) -> None:
-    """Make new watchers from now on: the settings may be others."""
-    for each in _watchers.values():
-        each.retire()
-    _watchers.clear()
-
-
-def _after_fork() -> None:
-    """Forget the watchers of the parent, whose threads this process does not have."""
-    global _lock  # noqa: PLW0603 - a thread of the parent may hold it during the fork
-    _lock = threading.Lock()
-    _watchers.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-clients_closed.connect(_forget_all, dispatch_uid="mq_django.result_watcher")
+watchers = Watchers(ResultWatcher)

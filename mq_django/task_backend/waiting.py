@@ -18,7 +18,7 @@ from mq_django.core.partitions import number_in_id
 from mq_django.core.texts import class_name, line, repr_of, text_of
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
 from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
-from mq_django.producers.result_watcher import Ended, ResultWatcher, watcher
+from mq_django.producers.result_watcher import Ended, ResultWatcher, watchers
 from mq_django.producers.sinks import awaiting_commit
 from mq_django.stores.results import Result, part_with
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
@@ -202,7 +202,7 @@ class Awaited:
         return error
 
     def _watch(self, config: QueueConfig, ids: Sequence[str], on_end: Ended) -> None:
-        found = watcher(config.connection)
+        found = watchers.of(config.connection)
         self._watched.append((found, config, list(ids)))
         found.watch(config, ids, on_end)
 

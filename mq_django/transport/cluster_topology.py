@@ -268,7 +268,7 @@ def read_cluster_url(
 #: Commands without a key. They run on the server of their pipeline.
 _KEYLESS = frozenset(
     {
-        *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
+        *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "UNSUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
         *("INFO", "CONFIG", "CLUSTER", "WAIT"),
     }
 )
@@ -279,9 +279,9 @@ def keys_of(command: Command) -> Sequence[Argument]:
     name = str(command[0]).upper()
     if name in ("EVALSHA", "EVAL"):
         return command[3 : 3 + int(command[2])]
-    if name == "XREADGROUP":
+    if name in ("XREADGROUP", "XREAD"):
         # After the names of the group and of the consumer, either of which may be "STREAMS".
-        streams = command[command.index("STREAMS", 4) + 1 :]
+        streams = command[command.index("STREAMS", 4 if name == "XREADGROUP" else 1) + 1 :]
         return streams[: len(streams) // 2]
     if name in ("XINFO", "XGROUP", "MEMORY"):
         return command[2:3]

@@ -3,9 +3,11 @@
 import select
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.transport.cluster_transport import AnySession, ClusterSession
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 
 #: Seconds of silence after which the connection is pinged, and in which there must be a reply.
@@ -23,6 +25,8 @@ class Subscription:
         self._session = session
         self._channels = channels
         self._is_open = False
+        #: That of the subscription. A session may connect anew without a word, and then has none.
+        self._socket: Any = None
         #: The time of the last message, and of a ping without a reply so far, on the monotonic clock.
         self._heard = 0.0
         self._pinged: float | None = None
@@ -39,12 +43,30 @@ class Subscription:
         self._session.send([("SUBSCRIBE", *self._channels)])
         for _ in self._channels:
             reply_or_raise(self._session.receive())
-        self._is_open = True
+        self._is_open, self._socket = True, self._session.socket
         self._heard, self._pinged = time.monotonic(), None
         return True
 
+    def change(self, channels: Sequence[str]) -> None:
+        """Subscribe to these channels instead. The first must stay the same, because on a cluster it chooses the node.
+
+        Messages of a new channel may be lost until messages() yields it without data.
+
+        Raises:
+            ConnectionLost: cannot reach Redis.
+        """
+        before, self._channels = self._channels, channels
+        if not self._is_open or before == channels:
+            return
+        added, removed = set(channels) - set(before), set(before) - set(channels)
+        # The connection is that of the first channel. To subscribe to it again changes nothing.
+        commands: list[Command] = [("SUBSCRIBE", channels[0], *added)]
+        self._session.send([*commands, ("UNSUBSCRIBE", *removed)] if removed else commands)
+
     def messages(self, seconds: float) -> Iterator[tuple[str, bytes]]:
         """Yield channel and data of each message that is there, after a wait of up to so many seconds for the first.
+
+        A channel that change() has added is yielded with b"" when its subscription has begun.
 
         Raises:
             ConnectionLost: the connection has ended, or leads to a node that no longer is the channels'.
@@ -55,11 +77,15 @@ class Subscription:
             self._heard, self._pinged = time.monotonic(), None
             if isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message":
                 yield bytes(reply[1]).decode(errors="replace"), bytes(reply[2])
+            elif isinstance(reply, list) and reply[0] == b"subscribe":
+                yield bytes(reply[1]).decode(errors="replace"), b""
         self._check()
 
     def _check(self) -> None:
         """Look whether the connection still is one: half of it may have gone without a word."""
         now = time.monotonic()
+        if self._session.socket is not self._socket:
+            raise ConnectionLost("The connection of the subscription has ended")
         if self._pinged is not None and now > self._pinged + PING_WITHIN:
             raise ConnectionLost("Redis did not answer a ping in time")
         if isinstance(self._session, ClusterSession) and not self._session.is_at([("SUBSCRIBE", *self._channels)]):

@@ -73,7 +73,7 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
         assert not waiting.done()
         go.touch()
         assert waiting.result(60).return_value == str(go)
-    result_watcher._forget_all()
+    result_watcher.watchers.forget_all()
 
 
 def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):

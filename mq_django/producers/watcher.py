@@ -1,0 +1,164 @@
+"""Hear of what changes on a server: one thread and one subscription a process, for all that wait in it."""
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar, Generic, TypeVar
+
+from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
+from mq_django.transport.connections import clients_closed, open_session, open_transport
+from mq_django.transport.subscription import Subscription
+
+logger = get_logger(__name__)
+
+#: Seconds that a read of the subscription waits.
+LISTEN = 0.25
+#: Seconds without anybody who waits, after which the subscription ends.
+IDLE = 30.0
+#: Seconds between two lines in the log about failures.
+LOG_AGAIN = 30.0
+#: Seconds until the next try after a failure.
+TRY_AGAIN = 0.2
+
+
+class Watcher(ABC):
+    """A thread that hears by pub/sub of what callers wait for. It also looks, because pub/sub may lose notifications.
+
+    It runs while somebody waits, and for IDLE seconds longer.
+    """
+
+    #: What is waited for, in the thread's name and in the log.
+    subject: ClassVar[str]
+
+    def __init__(self, connection: str) -> None:
+        self._connection = connection
+        self._process = token()
+        self._transport = open_transport("produce", connection)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        #: It has subscribed, or that has failed.
+        self._subscribed = threading.Event()
+        #: It could not subscribe, so that only looking helps.
+        self._is_deaf = False
+        self._retired = False
+        self._logged = -LOG_AGAIN
+
+    @abstractmethod
+    def _is_awaited(self) -> bool:
+        """Return whether somebody waits. Called under the lock."""
+
+    @abstractmethod
+    def _channels(self) -> list[str]:
+        """Return the channels to subscribe to. The first is always the same: on a cluster it chooses the node."""
+
+    @abstractmethod
+    def _due_now(self) -> None:
+        """Let the next look be at everything."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Look at what is due."""
+
+    @abstractmethod
+    def _hear(self, channel: str, data: bytes) -> None:
+        """Take a notification; without data also the beginning of the subscription to a channel."""
+
+    def retire(self) -> None:
+        """End the thread as soon as nobody waits."""
+        self._retired = True
+
+    def _run(self) -> None:
+        """Start the thread, if it does not run. Called under the lock."""
+        if self._thread is None or not self._thread.is_alive():
+            self._subscribed.clear()
+            self._thread = threading.Thread(target=self._loop, name=f"mq_django {self.subject}", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        subscription = Subscription(open_session("produce", self._connection), self._channels())
+        busy = time.monotonic()
+        try:
+            while True:
+                with self._lock:
+                    if self._is_awaited():
+                        busy = time.monotonic()
+                    elif self._retired or time.monotonic() > busy + IDLE:
+                        # Under the lock: who waits from now on starts another thread.
+                        self._thread = None
+                        return
+                self._round(subscription)
+        finally:
+            subscription.close()
+
+    def _round(self, subscription: Subscription) -> None:
+        try:
+            subscription.change(self._channels())
+            if subscription.open():
+                # Notifications from before are lost.
+                self._due_now()
+                self._is_deaf = False
+                self._subscribed.set()
+            self._look()
+            for channel, data in subscription.messages(LISTEN):
+                self._hear(channel, data)
+        except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
+            subscription.close()
+            self._is_deaf = True
+            self._subscribed.set()
+            self._log(error)
+            time.sleep(TRY_AGAIN)
+            # Without a subscription, such as for a Redis user who may not subscribe, looking goes on.
+            with suppress(StoreError):
+                self._look()
+
+    def _log(self, error: Exception) -> None:
+        # One that is retired has lost its connection on purpose.
+        if not self._retired and time.monotonic() - self._logged > LOG_AGAIN:
+            self._logged = time.monotonic()
+            text = "Waiting for %s: no notifications; looking each second until that succeeds: %s"
+            logger.warning(text, self.subject, error, exc_info=None if isinstance(error, StoreError) else error)
+
+
+Kind = TypeVar("Kind", bound=Watcher)
+
+
+class Watchers(Generic[Kind]):
+    """The watchers of a kind in this process, by connection."""
+
+    def __init__(self, make: Callable[[str], Kind]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._found: dict[str, Kind] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+        clients_closed.connect(self.forget_all)
+
+    def of(self, connection: str) -> Kind:
+        """Return this process's watcher on a server.
+
+        Raises:
+            ConfigurationError: CONNECTION cannot be used.
+            ConnectionLost: the embedded server does not start.
+        """
+        with self._lock:
+            found = self._found.get(connection)
+            if found is None:
+                self._found[connection] = found = self._make(connection)
+            return found
+
+    def forget_all(self, **_: Any) -> None:
+        """Make new watchers from now on: the settings may be others."""
+        for each in self._found.values():
+            each.retire()
+        self._found.clear()
+
+    def _after_fork(self) -> None:
+        """Forget the watchers of the parent, whose threads this process does not have."""
+        # A thread of the parent may hold the lock during the fork.
+        self._lock = threading.Lock()
+        self._found.clear()
