@@ -1,5 +1,6 @@
 from mq_django.core.breakers import Breaker as Breaker
 from mq_django.core.handler_options import exactly_once as exactly_once
+from mq_django.core.message_streams import Chunk as Chunk
 from mq_django.core.messages import CancelResult as CancelResult
 from mq_django.core.messages import Lookup as Lookup
 from mq_django.core.messages import LookupState as LookupState
@@ -18,6 +19,8 @@ from mq_django.core.schedules import ScheduleOptions as ScheduleOptions
 from mq_django.core.schedules import cron as cron
 from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
+from mq_django.producers.message_streams import aread_stream as aread_stream
+from mq_django.producers.message_streams import read_stream as read_stream
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import aget_progress as aget_progress
 from mq_django.producers.queues import get_progress as get_progress

@@ -51,6 +51,7 @@ MQError
 │   └── QueueExists           a queue with this name exists already
 ├── CannotWait                waiting for a result could only time out, or is impossible here; nothing was waited for
 │   └── InvalidWait           a timeout or a result that cannot be (also ValueError)
+├── StreamNotFound            a task has ended, and there is no stream of it (also LookupError)
 ├── WaitTimeout               results have not ended within the timeout; `missing` has their ids (also TimeoutError)
 ├── Cancelled                 a task was cancelled; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
@@ -296,6 +297,10 @@ class CannotWait(MQError):
 
 class InvalidWait(CannotWait, ValueError):
     """A timeout or a result that cannot be. Nothing was waited for."""
+
+
+class StreamNotFound(MQError, LookupError):
+    """A task has ended, and there is no stream of it: it streamed nothing, or that was kept long enough."""
 
 
 class WaitTimeout(MQError, TimeoutError):

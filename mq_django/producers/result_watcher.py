@@ -15,6 +15,8 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks at a result: the longest that a lost notification delays it.
 CHECK_EVERY = 1.0
+#: The same for those who wait for something else, and would hear of the end of the task earlier.
+CHECK_SLOWLY = 10.0
 #: Seconds that the first wait of a process gives the subscription to begin. Without one it looks each second.
 SUBSCRIBE_WITHIN = 1.0
 
@@ -29,6 +31,7 @@ class _Awaited:
     config: QueueConfig
     message_id: str
     looked: float
+    is_slow: bool
     length: int = 0
     on_end: list[Ended] = field(default_factory=list)
 
@@ -50,13 +53,14 @@ class ResultWatcher(Watcher):
             if part.keeps_results and part.connection == connection
         ]
 
-    def watch(self, config: QueueConfig, message_ids: Iterable[str], on_end: Ended) -> None:
+    def watch(self, config: QueueConfig, message_ids: Iterable[str], on_end: Ended, *, is_slow: bool = False) -> None:
         """Call `on_end` for each of the results when it has ended: now, or later in a thread of this.
 
         Args:
             config: their queue or partition, on the server of this.
             message_ids: of the results.
             on_end: gets the id, and the result, or None if it does not exist. It must return at once.
+            is_slow: look at them only every 10 s, unless somebody else waits for them, too.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses a command. Nothing is watched.
@@ -65,7 +69,9 @@ class ResultWatcher(Watcher):
         keys = [(config.keys.result(each), each) for each in message_ids]
         with self._lock:
             for key, message_id in keys:
-                self._awaited.setdefault(key, _Awaited(config, message_id, now)).on_end.append(on_end)
+                awaited = self._awaited.setdefault(key, _Awaited(config, message_id, now, is_slow))
+                awaited.is_slow &= is_slow
+                awaited.on_end.append(on_end)
             self._run()
         # The subscription comes first, so that an ending after the look is heard of.
         self._subscribed.wait(SUBSCRIBE_WITHIN)
@@ -109,11 +115,15 @@ class ResultWatcher(Watcher):
             for awaited in self._awaited.values():
                 awaited.looked = -math.inf
 
-    def _look(self) -> None:
-        """Look at what nobody has looked at for a second."""
-        before = time.monotonic() - CHECK_EVERY
+    def _read_due(self) -> None:
+        """Look at what nobody has looked at for a second, or for longer."""
+        now = time.monotonic()
         with self._lock:
-            due = [(key, awaited.config) for key, awaited in self._awaited.items() if awaited.looked < before]
+            due = [
+                (key, awaited.config)
+                for key, awaited in self._awaited.items()
+                if awaited.looked < now - (CHECK_SLOWLY if awaited.is_slow else CHECK_EVERY)
+            ]
         queues = {config.name: config for _, config in due}
         for name, config in queues.items():
             self._read(config, [key for key, found in due if found.name == name])

@@ -6,11 +6,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
+from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
-from mq_django.errors import StoreError
+from mq_django.core.texts import repr_of
+from mq_django.errors import InvalidWait, StoreError
 from mq_django.transport.connections import clients_closed, open_session, open_transport
 from mq_django.transport.subscription import Subscription
 
@@ -24,6 +27,21 @@ IDLE = 30.0
 LOG_AGAIN = 30.0
 #: Seconds until the next try after a failure.
 TRY_AGAIN = 0.2
+
+
+def checked_timeout(timeout: object) -> timedelta:
+    """Return the longest time that a caller waits.
+
+    Raises:
+        InvalidWait: it cannot be.
+    """
+    try:
+        found = read_duration(timeout)
+    except TypeError as error:
+        raise InvalidWait(f"timeout must be {error}, not {repr_of(timeout)}") from error
+    if not timedelta(0) <= found <= MAX_DELAY:
+        raise InvalidWait(f"timeout must be from 0 to {MAX_DELAY.days} days, not {repr_of(timeout)}")
+    return found
 
 
 class Watcher(ABC):
@@ -44,7 +62,7 @@ class Watcher(ABC):
         #: It has subscribed, or that has failed.
         self._subscribed = threading.Event()
         #: It could not subscribe, so that only looking helps.
-        self._is_deaf = False
+        self._is_unsubscribed = False
         self._retired = False
         self._logged = -LOG_AGAIN
 
@@ -61,7 +79,7 @@ class Watcher(ABC):
         """Let the next look be at everything."""
 
     @abstractmethod
-    def _look(self) -> None:
+    def _read_due(self) -> None:
         """Look at what is due."""
 
     @abstractmethod
@@ -101,20 +119,20 @@ class Watcher(ABC):
             if subscription.open():
                 # Notifications from before are lost.
                 self._due_now()
-                self._is_deaf = False
+                self._is_unsubscribed = False
                 self._subscribed.set()
-            self._look()
+            self._read_due()
             for channel, data in subscription.messages(LISTEN):
                 self._hear(channel, data)
         except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
             subscription.close()
-            self._is_deaf = True
+            self._is_unsubscribed = True
             self._subscribed.set()
             self._log(error)
             time.sleep(TRY_AGAIN)
             # Without a subscription, such as for a Redis user who may not subscribe, looking goes on.
             with suppress(StoreError):
-                self._look()
+                self._read_due()
 
     def _log(self, error: Exception) -> None:
         # One that is retired has lost its connection on purpose.

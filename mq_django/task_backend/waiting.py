@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -13,13 +12,14 @@ from django.conf import settings
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import running_handler
-from mq_django.core.clock import MAX_DELAY, Duration, read_duration
+from mq_django.core.clock import Duration
 from mq_django.core.partitions import number_in_id
 from mq_django.core.texts import class_name, line, repr_of, text_of
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
 from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
 from mq_django.producers.result_watcher import Ended, ResultWatcher, watchers
 from mq_django.producers.sinks import awaiting_commit
+from mq_django.producers.watcher import checked_timeout
 from mq_django.stores.results import Result, part_with
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
@@ -96,7 +96,7 @@ class Awaited:
     """
 
     def __init__(self, results: Iterable[AnyResult | str], timeout: Duration, *, in_handler: bool) -> None:
-        self._seconds = _checked(timeout).total_seconds()
+        self._seconds = checked_timeout(timeout).total_seconds()
         if running_handler.is_in_handler() and not in_handler:
             raise CannotWait(IN_HANDLER)
         if isinstance(results, str | bytes) or not isinstance(results, Iterable):
@@ -212,16 +212,6 @@ class Awaited:
         for result in ended:
             del self._open[result.id]
         return ended
-
-
-def _checked(timeout: object) -> timedelta:
-    try:
-        found = read_duration(timeout)
-    except TypeError as error:
-        raise InvalidWait(f"timeout must be {error}, not {repr_of(timeout)}") from error
-    if not timedelta(0) <= found <= MAX_DELAY:
-        raise InvalidWait(f"timeout must be from 0 to {MAX_DELAY.days} days, not {repr_of(timeout)}")
-    return found
 
 
 def _id_of(given: Any) -> str:

@@ -56,7 +56,7 @@ class Subscription:
             ConnectionLost: cannot reach Redis.
         """
         before, self._channels = self._channels, channels
-        if not self._is_open or before == channels:
+        if channels is before or not self._is_open:
             return
         added, removed = set(channels) - set(before), set(before) - set(channels)
         # The connection is that of the first channel. To subscribe to it again changes nothing.
