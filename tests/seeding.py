@@ -157,6 +157,14 @@ def bury_garbage(client: redis.Redis, queue: str, fields: dict[Any, Any]) -> str
     return str(entry.decode())
 
 
+def add_to_stream(queue: str, message_id: str, *entries: tuple[str, str], attempt: int = 1) -> list[str]:
+    """Add entries to the stream of a message, each a kind and its value as it is stored, and return their ids."""
+    key = get_config().queue(queue).keys.message_stream(message_id)
+    run: tuple[str | int, ...] = ("XADD", key, "*", "run", f"run-{attempt}", "attempt", attempt)
+    added = [(*run, "number", number, "total", 0, *entry) for number, entry in enumerate(entries, 1)]
+    return [reply_or_raise(reply).decode() for reply in open_transport("produce").pipeline(added)]
+
+
 def set_aside(queue: str, name: str, data: Any = None) -> str:
     """Publish a message whose name nobody knows, and return its id."""
     message_id = publish(queue, name, data)

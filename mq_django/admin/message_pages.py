@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
 from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
+from mq_django.admin.stream_part import streamed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import HIDDEN
 from mq_django.admin.ui.json_text import NotJSON, difference, read
@@ -86,7 +87,7 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         "message",
         _("Dead letter") if view.state == "dead" else _("Message"),
         queue=name,
-        tabs=tabs(page, name, view.state),
+        **(streamed(page, name, view) or {"tabs": tabs(page, name, view.state)}),
         act_url=page.url("chosen", name, view.state) + filter_form.query(page),
         chosen_field=CHOSEN,
         ref=filter_form.handle(page, view),

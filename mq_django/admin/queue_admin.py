@@ -31,6 +31,7 @@ from mq_django.admin import (
     run_pages,
     schedule_pages,
     schedule_rows,
+    stream_part,
     topic_log,
     topic_pages,
 )
@@ -120,6 +121,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/<mq_state:state>/", message_lists.listing, require_GET, "messages"),
     ("<str:name>/<mq_state:state>/chosen/", chosen_messages.act, require_POST, "chosen"),
     ("<str:name>/message/<str:state>/<str:ref>/", message_pages.message, require_GET, "message"),
+    ("<str:name>/message/<mq_state:state>/<str:message>/stream.json", stream_part.stats, require_GET, "message_stats"),
     ("<str:name>/message/<str:state>/<str:ref>/cancel/", message_pages.cancel, _get_or_post, "cancel"),
     ("<str:name>/waiting/<str:state>/", message_pages.old, require_GET, "old_list"),
     ("<str:name>/waiting/<str:state>/<str:member>/", message_pages.old, require_GET, "old_waiting"),

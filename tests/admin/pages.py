@@ -146,6 +146,7 @@ VISITS = [
     Visit("old_entry", "emails/entry/ready/1-1/", VIEW),
     Visit("old_dead", "emails/dead/1-1/", VIEW),
     Visit("message", "emails/message/ready/ready.1-1/", VIEW),
+    Visit("message_stats", "emails/message/delayed/later/stream.json", VIEW),
     Visit("cancel", "emails/message/ready/ready.1-1/cancel/", OPERATE),
     Visit("cancel", "emails/message/ready/ready.1-1/cancel/", OPERATE, "post", YES),
     Visit("publish", "emails/publish/", OPERATE),
