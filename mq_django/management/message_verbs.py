@@ -156,12 +156,12 @@ def find(options: Options, terminal: Terminal) -> VerbResult:
         is_word = isinstance(word, Query) and not word.is_id_of_ours and not message_id.startswith(UNIQUE_PREFIX)
         if is_word and isinstance(word, Query) and (result := _searched(word, options, terminal)).found:
             return result
-        raise CommandError(_unknown(message_id, search))
+        raise CommandError(unknown(message_id, search))
     if queue is not None:
         search = _found_in(queue, message_id)
     rows = [_row(message_id, one) for one in search.found]
     found = {"found": rows, "not_searched": list(search.not_searched), "errors": dict(search.errors)}
-    return VerbResult(found, _pages(rows), note=_left_out(search))
+    return VerbResult(found, _pages(rows), note=not_searched(search))
 
 
 def _is_queue(name: str) -> bool:
@@ -182,10 +182,10 @@ def _search(message_id: str) -> SearchResult:
     return inspect.find_everywhere(message_id, seconds=SECONDS)
 
 
-def _unknown(message_id: str, search: SearchResult) -> str:
+def unknown(message_id: str, search: SearchResult) -> str:
     """Return that nothing is known of a message."""
     what = f"No queue has a message {escape(message_id)}"
-    if left_out := _left_out(search):
+    if left_out := not_searched(search):
         return f"{what} in what was searched. {left_out}"
     return f"{what}: it was handled, cancelled, replaced or purged, or it never existed."
 
@@ -271,7 +271,7 @@ def _found_in(queue: str, message_id: str) -> SearchResult:
     raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def _left_out(search: SearchResult) -> str:
+def not_searched(search: SearchResult) -> str:
     """Return what was not searched, as sentences; "" if everything was."""
     sentences = []
     if search.not_searched:

@@ -19,6 +19,7 @@ from mq_django.management import (
     queue_verbs,
     repartition_verb,
     schedule_verbs,
+    stream_verb,
     topic_verbs,
     workflow_verbs,
 )
@@ -282,6 +283,19 @@ VERBS: dict[str, Verb | Actions] = {
         *selecting(),
         AFTER,
         LIMIT,
+    ),
+    "tail": verb(
+        stream_verb.tail,
+        arg("id", "The id of a message or task."),
+        arg("--queue", "Its queue, or the group of a topic as topic:group. Default: all are searched."),
+        arg("--after", "Only what follows this entry, whose id --json shows.", metavar="ENTRY"),
+        arg(
+            "--timeout",
+            "End when nothing has come for so long, such as 90s or 5m. Default: 1h.",
+            type=period,
+            default=3600.0,
+            metavar="TIME",
+        ),
     ),
     "publish": verb(
         message_verbs.publish,
