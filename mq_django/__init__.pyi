@@ -12,6 +12,7 @@ from mq_django.core.retries import RetryPolicy as RetryPolicy
 from mq_django.core.running_handler import Progress as Progress
 from mq_django.core.running_handler import is_cancelled as is_cancelled
 from mq_django.core.running_handler import progress as progress
+from mq_django.core.running_handler import stream as stream
 from mq_django.core.running_handler import uninterrupted as uninterrupted
 from mq_django.core.schedules import Cron as Cron
 from mq_django.core.schedules import Every as Every

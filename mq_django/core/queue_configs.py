@@ -129,7 +129,7 @@ class DeliveryOptions:
         default=None,
         metadata=option(
             read_stream,
-            "`True`: handlers may stream to those that wait. Or a dict of what a stream keeps: "
+            "`True`: handlers may [stream](howto/stream-answers.md) to readers. Or a dict of what a stream keeps: "
             "`entries` (10,000), `bytes` (1 MiB) and `ttl`, how long after its end (1 h).",
         ),
     )

@@ -118,18 +118,29 @@ def ends_of_batch(
     return keys, ends
 
 
-def end_streams(transport: Transport, config: QueueConfig, message_ids: Sequence[str | bytes], how: str) -> None:
-    """End the streams of messages that were deleted before they were handled, with the error `how`.
+def end_streams(
+    transport: Transport, config: QueueConfig, message_ids: Sequence[str | bytes], how: str, *, always: bool = False
+) -> None:
+    """End the streams of messages that were deleted before they were handled.
 
-    A single one gets a stream with this end if it has none: somebody may wait for it. An error of Redis is logged,
-    because the messages are deleted in any case.
+    An error of Redis is logged, because the messages are deleted in any case.
+
+    Args:
+        transport, config: of their queue or partition.
+        message_ids: of the messages.
+        how: the error.
+        always: they get a stream with this end if they have none. Each takes about 4 KB, so this is for single ones.
     """
     if config.stream is None or not message_ids:
         return
     ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
     keys = [config.keys.message_stream(each) for each in ids]
-    attempt = 1 if len(ids) == 1 else ""
-    args: list[Argument] = [attempt, end_text("cancelled", how), config.stream.entries, config.stream.ttl_ms]
+    args: list[Argument] = [
+        1 if always else "",
+        end_text("cancelled", how),
+        config.stream.entries,
+        config.stream.ttl_ms,
+    ]
     try:
         for at in range(0, len(keys), BATCH):
             reply_or_raise(

@@ -191,13 +191,16 @@ def note_ended(
     config: QueueConfig,
     message_ids: Sequence[str | bytes],
     how: str = "Cancelled while it waited",
+    *,
+    is_asked: bool = False,
 ) -> None:
     """Note that messages were deleted before they were handled: in results, streams, for outboxes, and by the signal.
 
-    An error of Redis is logged, because the messages are deleted in any case.
+    `is_asked`: somebody has cancelled these by their ids. An error of Redis is logged, because the messages are deleted
+    in any case.
     """
     end_cancelled(transport, config, message_ids, how)
-    end_streams(transport, config, message_ids, how)
+    end_streams(transport, config, message_ids, how, always=is_asked)
     note_rows(transport, config, message_ids)
     announce_cancelled(config, message_ids, how)
 

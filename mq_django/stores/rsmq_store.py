@@ -27,7 +27,7 @@ from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Sett
 from mq_django.stores.counters import slot
 from mq_django.stores.dead_letters import history_of
 from mq_django.stores.members import Members, Membership, read_membership
-from mq_django.stores.outbox_marks import announce_cancelled
+from mq_django.stores.outbox_marks import note_ended
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, listed, marks_of
 from mq_django.stores.waiting import name_score, not_waiting, scores_of
@@ -204,7 +204,7 @@ class RsmqStore:
         (reply,) = self._transport.pipeline([waiting_command(self._keys, id_or_unique, "cancel")])
         if reply_or_raise(reply) != b"CANCELLED":
             return CancelResult.NOT_WAITING
-        announce_cancelled(self.config, [id_or_unique])
+        note_ended(self._transport, self.config, [id_or_unique], is_asked=True)
         return CancelResult.CANCELLED
 
     def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:

@@ -211,7 +211,7 @@ class WaitingMessages:
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
             return _CANCEL_RESULTS[reply]
-        note_ended(self._transport, self.config, reply)
+        note_ended(self._transport, self.config, reply, is_asked=True)
         return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:

@@ -42,8 +42,8 @@ QUEUES = {
 TOPICS = {"orders": {"RETENTION_COUNT": 1000}, "events": {"PARTITIONS": 3}}
 HANDLED = ("emails", "ordered", "payments", "orders:billing", "events:billing")
 
-#: What only people do, in the admin and with commands: look at the newest first, count, seek, unsubscribe.
-OF_PEOPLE = {"dead_list", "entries_before", "topic_page", "topic_seek", "topic_unsubscribe"}
+#: Only for people, in the admin and with commands: count, seek, unsubscribe.
+OF_PEOPLE = {"entries_before", "topic_seek", "topic_unsubscribe"}
 
 
 def supervise(parts):

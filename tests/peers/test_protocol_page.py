@@ -119,7 +119,7 @@ def test_every_box_is_tried():
 def test_the_page_names_every_key():
     queue, topic = QueueKeys("mq", "emails"), TopicKeys("mq", "orders")
     names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
-    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress(""), queue.stacks]
+    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress(""), queue.message_stream(""), queue.stacks]
     names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
     assert [name for name in names if not re.search(rf"\n(?:- |\| )`{re.escape(name)}", PAGE)] == []
     assert "`mq:{emails}:claims`, `:replaced`" in PAGE
@@ -305,6 +305,7 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
             "result-write",
             "result",
             "progress",
+            "streams",
             "result-watch",
             "reclaim",
             "leave",
@@ -441,6 +442,12 @@ def test_progress_is_read(type_in, emails, redis_client):
     assert type_in("progress")[0] == '{"done":3,"total":10}'
     found = emails.progress("5f2e")
     assert (found.done, found.total) == (3, 10)
+
+
+def test_a_stream_is_read(type_in, emails, redis_client):
+    assert [line for line in type_in("streams") if line] == []
+    redis_client.xadd(emails.config.keys.message_stream("5f2e"), {"run": "r", "text": "hel"})
+    assert type_in("streams")[1:5] == ["run", "r", "text", "hel"]
 
 
 def test_a_process_is_registered_for_a_result_until_it_ends(type_in, emails, redis_client):

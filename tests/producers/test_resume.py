@@ -40,7 +40,7 @@ class Runs:
     def end(self, outcome):
         self.book.end(self.handler_run, outcome)
         if self.handler_run.report:
-            self.transport.pipeline(self.book.ended_commands([Settlement(self.handler_run.delivery, outcome)]))
+            self.transport.pipeline(self.book.last_of([Settlement(self.handler_run.delivery, outcome)])[0])
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_the_end_is_written_also_if_only_an_earlier_run_has_streamed(store, take
 
 def test_after_an_end_it_begins_with_a_mark(store, take, chunks):
     delivery = take()
-    end_streams(store._transport, store.config, [delivery.message.id], "Cancelled while it waited")
+    end_streams(store._transport, store.config, [delivery.message.id], "Cancelled while it waited", always=True)
     store.append(ME, [(delivery, streaming(store, "a"))])
     assert chunks(delivery) == [("end", 1, "cancelled"), ("restart", 0, None), ("text", 1, "a")]
 

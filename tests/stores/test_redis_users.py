@@ -158,7 +158,7 @@ def test_the_commands_of_a_process_that_only_publishes_suffice_and_each_is_neede
 ):
     needed = set()
     with user(redis_client, redis_url, [*line_of("web"), f"~{namespace}:*", f"&{namespace}:*"]) as url:
-        more = {"default": {}, "ordered": {"ORDERED": True}, "full": {"MAX_DEPTH": 9, "RESULT_TTL": 0}}
+        more = {"default": {}, "ordered": {"ORDERED": True}, "full": {"MAX_DEPTH": 9, "RESULT_TTL": 0, "STREAM": True}}
         mq_settings(CONNECTION=url, QUEUES={**SETTINGS["QUEUES"], **more}, TOPICS={**SETTINGS["TOPICS"], "orders": {}})
         with noting_commands(redis_client, needed):
             publish_and_look()

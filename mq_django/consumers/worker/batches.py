@@ -260,8 +260,8 @@ def _hand_back(members: Sequence[Member]) -> None:
 
 
 def _refuse_reports(_: HandlerRun) -> NoReturn:
-    """Let `progress()` and `resumable()` fail: they concern one message, and a call has several."""
-    raise NotInHandler("A handler with batch= has several messages: it cannot report progress, and cannot resume")
+    """Let `progress()`, `stream()` and `resumable()` fail: they concern one message, and a call has several."""
+    raise NotInHandler("A handler with batch= has several messages: it cannot report progress, stream or resume")
 
 
 def _may_be_common(members: Sequence[Member], handler: Handler) -> bool:

@@ -20,7 +20,7 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
+from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.slots import Grace
 from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers, open_answers
@@ -155,6 +155,8 @@ class Consumer:
         books = {number: self._settlers[number].reports for number in share}
         tasks = RunningTasks(share, self.id, self._shared_state, slots)
         yield ProgressReporter(books, tasks, self._shared_state, open_session_to(share))
+        if streams := {number: book for number, book in books.items() if book.config.stream is not None}:
+            yield StreamSender(streams, self.id, open_session_to(share))
         if not self._backlog:
             self._releasing.append(Releaser(open_stores(share), self._shared_state))
             yield self._releasing[-1]

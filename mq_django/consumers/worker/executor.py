@@ -243,18 +243,19 @@ class Executor:
         *,
         together: int = 1,
         uncharged: bool = False,
+        unsent: bool = False,
     ) -> Outcome:
         """Pass the outcome of a delivery that has run to the settler, and return its final form.
 
         Args:
             delivery, handler, outcome: what has run, and how it has ended.
-            seconds, raised: how long it ran, and what it has raised.
-            together: how many messages the call had.
+            seconds, raised, together: how long it ran, what it has raised, and how many messages the call had.
             uncharged: the outcome is a Retry that counts as no attempt, and is logged by the caller.
+            unsent: some of what it has streamed is only in the process.
         """
         micros = int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            state = HANDLED if type(outcome) is Ack else RETURNED
+            state = HANDLED if type(outcome) is Ack and not unsent else RETURNED
             self.state.ended(state, self.number, delivery.stream, delivery.entry)
             values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together, None)
             self.settler.add(_new(Settlement, values))
@@ -384,13 +385,13 @@ class CallPath:
         if databases.held and (databases.rollbacks != rollbacks or databases.is_disturbed()):
             end = yield from self._cleaned_up(slot, job, end, rollbacks)
             handler_run.is_undone = databases.rollbacks != rollbacks
-        handler_run.is_over = True
+        handler_run.is_over, finish = True, self._finish
         if handler_run.report is not None:
-            self.executor.reports.end(handler_run, end.outcomes[0])
+            finish = partial(finish, unsent=self.executor.reports.end(handler_run, end.outcomes[0]))
         try:
             if plan is not None:
                 return Called(job, end, seconds)
-            outcome = self._finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
+            outcome = finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
             if self._ended and (notified := self._ended(delivery.message, outcome, seconds, end.raised)) is not None:
                 yield from notified
             return None
@@ -533,9 +534,7 @@ class CallPath:
     def _shown(self, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
         """Return what middleware gets: the outcome of the message, or one for all, and what was raised."""
         outcomes, handling.exception, failed = seen[-1]
-        outcome: Outcome = outcomes[0]
-        if len(outcomes) > 1:
-            outcome = worst_of(outcomes)
+        outcome: Outcome = worst_of(outcomes) if len(outcomes) > 1 else outcomes[0]
         if failed and len(outcomes) > 1:
             # It is called again at once, with halves of the messages.
             outcome = Retry(timedelta(0), getattr(outcome, "error", ""), getattr(outcome, "traceback", ""))

@@ -1,4 +1,4 @@
-"""Save what running handlers report, and which tasks are running."""
+"""Save what running handlers report, send what they stream, and note which tasks are running."""
 
 import time
 from collections import defaultdict
@@ -12,6 +12,7 @@ from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
+from mq_django.stores import open_store
 from mq_django.stores.results import RunningTask, note_running, save
 from mq_django.transport.cluster_transport import AnySession
 from mq_django.transport.sessions import Transport
@@ -119,6 +120,71 @@ class ProgressReporter(Service):
         # What the consumer no longer holds, another one may be handling.
         held = [each for each in book.changed() if self._shared_state.holds(number, each.delivery.read_at)]
         save(self._session, book.config, held)
+
+    def _name(self, number: int) -> str:
+        return self._books[number].config.name
+
+
+# The chunks that running handlers stream.
+
+#: Seconds between two rounds of sending. Chunks of the meantime are one batch.
+BATCHED = 0.005
+#: Seconds until Redis is asked again after an error.
+AGAIN = 1.0
+#: The most calls of the last round for each queue.
+LAST_CALLS = 100
+
+
+class StreamSender(Service):
+    """Sends what the handlers of one server's queues stream: at once, and then in batches of 5 ms."""
+
+    name = "stream sender"
+
+    def __init__(self, books: Mapping[int, ReportBook], consumer: str, session: AnySession) -> None:
+        super().__init__()
+        self._books = books
+        self._consumer = consumer
+        self._session = session
+        self._stores = {number: open_store(book.config, session) for number, book in books.items()}
+        self._next = 0.0
+        for book in books.values():
+            book.wake = self.wake
+
+    def wake(self) -> None:
+        """Start the next round. Called by handlers for each chunk."""
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def run_once(self) -> float:
+        """Send what is there."""
+        self._stopping.wait(self._next - time.monotonic())
+        # Cleared before anything is read: a chunk that is added from now on sets it again.
+        self._woken.clear()
+        self._next = time.monotonic() + BATCHED
+        self.each(self._books, self._send, called=self._name)
+        return EVERY
+
+    def close(self) -> None:
+        """Send the last chunks of handlers that outlast the grace period."""
+        try:
+            for _ in range(LAST_CALLS):
+                if not any(book.streaming() for book in self._books.values()):
+                    break
+                self.each(self._books, self._send, called=self._name)
+        except StoreError as error:
+            logger.warning("The last chunks of running handlers could not be sent: %s", error)
+        self._session.close()
+
+    def _send(self, number: int) -> None:
+        if not (runs := self._books[number].streaming()):
+            return
+        try:
+            self._stores[number].append(self._consumer, runs)
+        except StoreError:
+            self._next = time.monotonic() + AGAIN
+            raise
+        if self._books[number].streaming():
+            self.wake()
 
     def _name(self, number: int) -> str:
         return self._books[number].config.name

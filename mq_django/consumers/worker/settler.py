@@ -16,6 +16,7 @@ from mq_django.consumers.worker.breakers import breakers_of
 from mq_django.core import clock
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
+from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
 from mq_django.core.running_handler import HandlerRun, Report
@@ -40,23 +41,29 @@ class ReportBook:
         self.ended: dict[StreamEntry, tuple[Report, bool, bool]] = {}
         #: The process stops: `resumable()` interrupts its handlers.
         self.stopping = threading.Event()
+        #: Called when a handler has streamed.
+        self.wake: Callable[[], object] = bool
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._reports)
 
-    def end(self, handler_run: HandlerRun, outcome: Outcome) -> None:
-        """Note that a handler has ended. Its report is saved when its delivery is settled."""
+    def end(self, handler_run: HandlerRun, outcome: Outcome) -> bool:
+        """Note that a handler has ended. Its report is saved when its delivery is settled.
+
+        Returns whether it has streamed chunks that are not in Redis yet.
+        """
         handler_run.is_over = True
         report = handler_run.report
         if report is None:
-            return
+            return False
         receipt = (report.delivery.stream, report.delivery.entry)
         with self._lock:
             self._reports.pop(receipt, None)
             if not report.lost:
                 # After a rollback the positions are too far.
                 self.ended[receipt] = (report, isinstance(outcome, Ack), handler_run.is_undone)
+        return bool(report.stream)
 
     def is_interrupt(self, error: BaseException) -> bool:
         """Return whether a handler was interrupted because the process stops."""
@@ -67,10 +74,20 @@ class ReportBook:
         with self._lock:
             return [report for report in self._reports.values() if report.changed and not report.lost]
 
-    def ended_commands(self, batch: Sequence[Settlement]) -> list[Command]:
-        """Return the commands that save the last reports of a batch, for the round trip that settles it."""
+    def streaming(self) -> list[tuple[Delivery, RunStream]]:
+        """Return the running handlers whose chunks are not all sent."""
+        with self._lock:
+            return [(each.delivery, each.stream) for each in self._reports.values() if each.stream]
+
+    def last_of(self, batch: Sequence[Settlement]) -> tuple[list[Command], list[tuple[Delivery, RunStream]]]:
+        """Return the commands that save the last reports of a batch, and what its handlers have streamed.
+
+        Both are for the round trip that settles it.
+        """
         found = [self.ended.get((each.delivery.stream, each.delivery.entry)) for each in batch]
-        return [ended_command(self.config, *each) for each in found if each is not None]
+        known = [each for each in found if each is not None]
+        commands = [ended_command(self.config, *each) for each in known if not each[0].is_empty]
+        return commands, [(report.delivery, report.stream) for report, _, _ in known if report.stream is not None]
 
     def forget(self, receipts: Iterable[StreamEntry]) -> None:
         """Forget the last reports of deliveries that are settled."""
@@ -82,8 +99,9 @@ class ReportBook:
         """Return the report of a run, which is made when its handler reports for the first time."""
         with self._lock:
             if handler_run.report is None:
-                handler_run.report = Report(delivery=handler_run.delivery, config=self.config, stopping=self.stopping)
-                self._reports[handler_run.delivery.stream, handler_run.delivery.entry] = handler_run.report
+                delivery = handler_run.delivery
+                report = Report(delivery=delivery, config=self.config, stopping=self.stopping, wake=self.wake)
+                self._reports[delivery.stream, delivery.entry] = handler_run.report = report
             return handler_run.report
 
 
@@ -367,7 +385,7 @@ class Settler:
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> Also:
-        commands, fresh = list[Command](), batch
+        commands, fresh, streamed = list[Command](), batch, list[tuple[Delivery, RunStream]]()
         if self._repeated:
             fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
         if fresh:
@@ -378,8 +396,9 @@ class Settler:
                 self._stale = 0
             commands.append(self._slots.add_command({("stale", "-"): stale}))
         if self.reports.ended:
-            commands += self.reports.ended_commands(batch)
-        return Also(commands, _latency_of(fresh, self._ended) if fresh else {})
+            last, streamed = self.reports.last_of(batch)
+            commands += last
+        return Also(commands, _latency_of(fresh, self._ended) if fresh else {}, streamed)
 
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         """Have the notes about steps of workflows delivered."""

@@ -252,6 +252,7 @@ def _of_streams(key: str, group: str) -> Sequence[Command]:
         ("XACK", key, group, "0-1"),
         ("XDEL", key, "0-1"),
         ("XRANGE", key, "-", "+"),
+        ("XREVRANGE", key, "+", "-"),
         ("XTRIM", key, "MINID", "~", 0),
         ("XLEN", key),
         ("XREADGROUP", "GROUP", group, "doctor", "STREAMS", key, ">"),

@@ -7,10 +7,11 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 from django.conf import settings
 
-from mq_django import Message, Retry, handler, is_cancelled, progress, resumable, subscriber, uninterrupted
+from mq_django import Message, Retry, handler, is_cancelled, progress, resumable, stream, subscriber, uninterrupted
 from mq_django.consumers import service
 from mq_django.consumers.worker import loops
 from mq_django.stores.stream_store import StreamStore
@@ -135,6 +136,14 @@ def _report(told: list[object], _: Message) -> None:
         _wait_for(str(path), _)
 
 
+def _stream(told: list[Any], message: Message) -> None:
+    """Stream so many numbers, one each so many seconds."""
+    count, seconds = told
+    for number in range(count):
+        stream(number)
+        time.sleep(seconds)
+
+
 def _walk(seconds: float, message: Message) -> None:
     """Walk over all rows, and note each."""
     for row in resumable(Row.objects.all(), chunk=50):
@@ -153,6 +162,7 @@ STEPS = {
     "nap": _nap,
     "cooperate": _cooperate,
     "report": _report,
+    "stream": _stream,
     "walk": _walk,
     "fork": _fork,
     "fork_back": _fork_back,
