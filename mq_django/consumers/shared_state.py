@@ -65,7 +65,7 @@ class Running(NamedTuple):
 #: A result, also of the rows of the table of batches: the state, the stream, the queue, the entry.
 RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _pack = RESULT.pack_into
-#: RETURNED: handled, and its value is only in the process: without it, it must not be acked.
+#: RETURNED: handled, and its value or its last chunks are only in the process: without it, it must not be acked.
 HANDLED, FAILED, RETURNED = 1, 2, 3
 
 
@@ -104,12 +104,14 @@ class ResultRing:
             start = end
 
     def read(self) -> dict[Receipt, int]:
-        """Return how the latest deliveries ended."""
-        found = {}
+        """Return how the latest deliveries ended. RETURNED holds, whatever else is noted of the same delivery."""
+        found = dict[Receipt, int]()
         for offset in self._offsets:
             state, stream, queue, entry = RESULT.unpack_from(self._memory, offset)
             if state:
-                found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
+                receipt = Receipt(queue, stream, entry.rstrip(b"\0"))
+                if found.get(receipt) != RETURNED:
+                    found[receipt] = state
         return found
 
 

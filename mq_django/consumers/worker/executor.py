@@ -243,19 +243,18 @@ class Executor:
         *,
         together: int = 1,
         uncharged: bool = False,
-        unsent: bool = False,
     ) -> Outcome:
         """Pass the outcome of a delivery that has run to the settler, and return its final form.
 
         Args:
             delivery, handler, outcome: what has run, and how it has ended.
-            seconds, raised, together: how long it ran, what it has raised, and how many messages the call had.
+            seconds, raised: how long it ran, and what it has raised.
+            together: how many messages the call had.
             uncharged: the outcome is a Retry that counts as no attempt, and is logged by the caller.
-            unsent: some of what it has streamed is only in the process.
         """
         micros = int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            state = HANDLED if type(outcome) is Ack and not unsent else RETURNED
+            state = HANDLED if type(outcome) is Ack else RETURNED
             self.state.ended(state, self.number, delivery.stream, delivery.entry)
             values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together, None)
             self.settler.add(_new(Settlement, values))
@@ -385,13 +384,14 @@ class CallPath:
         if databases.held and (databases.rollbacks != rollbacks or databases.is_disturbed()):
             end = yield from self._cleaned_up(slot, job, end, rollbacks)
             handler_run.is_undone = databases.rollbacks != rollbacks
-        handler_run.is_over, finish = True, self._finish
-        if handler_run.report is not None:
-            finish = partial(finish, unsent=self.executor.reports.end(handler_run, end.outcomes[0]))
+        handler_run.is_over = True
+        if handler_run.report is not None and self.executor.reports.end(handler_run, end.outcomes[0]):
+            # It goes before HANDLED, which is noted below: see ResultRing.read().
+            self._state.ended(RETURNED, self._number, delivery.stream, delivery.entry)
         try:
             if plan is not None:
                 return Called(job, end, seconds)
-            outcome = finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
+            outcome = self._finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
             if self._ended and (notified := self._ended(delivery.message, outcome, seconds, end.raised)) is not None:
                 yield from notified
             return None

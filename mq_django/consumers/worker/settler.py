@@ -51,7 +51,7 @@ class ReportBook:
     def end(self, handler_run: HandlerRun, outcome: Outcome) -> bool:
         """Note that a handler has ended. Its report is saved when its delivery is settled.
 
-        Returns whether it has streamed chunks that are not in Redis yet.
+        Returns whether the message is handled, and chunks of its stream are not in Redis yet.
         """
         handler_run.is_over = True
         report = handler_run.report
@@ -63,7 +63,7 @@ class ReportBook:
             if not report.lost:
                 # After a rollback the positions are too far.
                 self.ended[receipt] = (report, isinstance(outcome, Ack), handler_run.is_undone)
-        return bool(report.stream)
+        return bool(report.stream) and isinstance(outcome, Ack)
 
     def is_interrupt(self, error: BaseException) -> bool:
         """Return whether a handler was interrupted because the process stops."""
@@ -149,6 +149,7 @@ class LatestAcks:
 
 logger = get_logger(__name__)
 
+_NONE: Sequence[tuple[Delivery, RunStream]] = ()
 #: This many outcomes are sent without waiting.
 FULL = 200
 #: The most outcomes in one round trip.
@@ -385,7 +386,7 @@ class Settler:
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> Also:
-        commands, fresh, streamed = list[Command](), batch, list[tuple[Delivery, RunStream]]()
+        commands, fresh, streamed = list[Command](), batch, _NONE
         if self._repeated:
             fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
         if fresh:

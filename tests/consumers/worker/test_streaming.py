@@ -9,6 +9,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
 from mq_django.consumers.worker.progress import StreamSender
 from mq_django.consumers.worker.settler import ReportBook
+from mq_django.core.ids import message_id_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
 from mq_django.core.running_handler import HandlerRun, running
@@ -17,6 +18,7 @@ from mq_django.inspector.dead_letters import redrive_messages
 from mq_django.stores.message_streams import read_page
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Pooled
+from mq_django.workflows import chain
 from tests.consumers.rig import running as running_rig
 from tests.seeding import publish
 from tests.waiting import wait_until
@@ -77,6 +79,10 @@ def ask_task():
     return 7
 
 
+def ask_step():
+    return ask_task()
+
+
 STREAMED = [("log", 1, 1, "thinking"), ("text", 1, 2, "to"), ("text", 1, 3, "be")]
 AGAIN = [("restart", 2, 0, None), *((kind, 2, number, value) for kind, _, number, value in STREAMED)]
 
@@ -113,6 +119,13 @@ def test_coroutines_tasks_and_what_runs_exactly_once(plain):
     run()
     for each in sent:
         assert chunks("default", each) == [*STREAMED, ("end", 1, 4, "handled")]
+
+
+def test_a_step_of_a_workflow(plain):
+    started = chain(task(ask_step)).start()
+    run()
+    assert started.state == "succeeded"
+    assert chunks("default", message_id_of(started.id, 1, 1)) == [*STREAMED, ("end", 1, 4, "handled")]
 
 
 def test_a_dead_letter_ends_its_stream_and_begins_anew_when_it_is_redriven(plain):
@@ -275,6 +288,9 @@ def test_the_end_of_a_handler_says_whether_all_is_sent(book):
     first, second = begin(book, 1), begin(book, 2)
     stream("a")
     assert (book.end(first, ACK), book.end(second, ACK)) == (False, True)
+    begin(book, 4)
+    stream("a")
+    assert not book.end(running.get(), Retry())
     assert book.streaming() == []
     begin(book, 3)
     stream("a")
