@@ -22,6 +22,7 @@ INNER = [
 EDGES = [
     "inspect",
     *("task_backend", "workflows", "triggers", "rsmq", "metrics", "observability", "checks", "testing", "migrations"),
+    *("views", "templatetags"),
     *("admin", "management", "apps"),
 ]
 

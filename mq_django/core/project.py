@@ -13,6 +13,7 @@ from mq_django.core.options import (
     option,
     options_of,
     read_connection,
+    read_count,
     read_directory,
     read_modules,
     read_namespace,
@@ -163,6 +164,14 @@ class Config:
             read_positive_duration,
             "How long the [inbox](exactly-once.md) remembers a message that a handler with `@exactly_once` has "
             "handled. Must exceed the time that a message may wait, be retried, or stay in a topic that is replayed.",
+        ),
+    )
+    stream_readers: int = field(
+        default=2000,
+        metadata=option(
+            read_count,
+            "How many readers of streams [the view](howto/stream-answers.md#read-it) serves in a process. Under WSGI "
+            "each occupies a thread.",
         ),
     )
     test_connection: str = field(

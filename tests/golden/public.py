@@ -18,13 +18,13 @@ from django.dispatch import Signal
 from django.test.utils import override_settings
 
 import mq_django
-from mq_django import errors, middleware, rsmq, signals, task_backend, testing, workflows
+from mq_django import errors, middleware, rsmq, signals, task_backend, testing, views, workflows
 from mq_django import inspect as reads
 from mq_django.conf import get_config
 from tests.syntax_trees import nodes_of
 
 #: Modules whose `__all__` is public.
-MODULES = (mq_django, reads, middleware, rsmq, task_backend, testing, workflows)
+MODULES = (mq_django, reads, middleware, rsmq, task_backend, testing, views, workflows)
 #: What a class may have beside names without an underscore.
 _SPECIAL = {"__getitem__", "__iter__", "__len__", "__contains__", "__bool__", "__call__"}
 #: Python 3.11 writes `Unpack[Options]` so.

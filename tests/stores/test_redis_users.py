@@ -3,13 +3,15 @@
 import pytest
 import redis
 
-from mq_django import CancelResult, get_result, inspector, queues, schedules, topics, wait_result
+from mq_django import CancelResult, get_result, inspector, queues, read_stream, schedules, topics, wait_result
 from mq_django.conf import get_config
 from mq_django.core.keys import outbox_channel
 from mq_django.core.outcomes import ACK, Retry
 from mq_django.errors import StoreError, WaitTimeout
 from mq_django.inspector import actions
 from mq_django.outbox.insertion import Notifier
+from mq_django.producers.message_streams import open_reader
+from mq_django.producers.stream_hub import hubs
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import Shares
@@ -17,6 +19,7 @@ from mq_django.transport.connections import get_client, open_transport
 from mq_django.workflows import chain
 from tests.testapp import tasks
 from tests.users import granted_to, line_of, noting_commands, rules_of, user
+from tests.waiting import wait_until
 from tests.working import work
 
 pytestmark = pytest.mark.single_server(why="a user is made on one server")
@@ -146,7 +149,20 @@ def publish_and_look():
     schedules.resume("daily")
     assert schedules.get("daily")
     schedules.delete("daily")
+    read_streams()
     use_outbox_as_publisher()
+
+
+def read_streams():
+    with pytest.raises(WaitTimeout):
+        list(read_stream("nobody", queue="full", timeout=0.01))
+    reader = open_reader("another", queue="full")
+    reader.fetch()
+    # When its subscription has begun, that to the other stream has ended.
+    key = queues["full"].config.keys.message_stream("another")
+    wait_until(lambda: hubs.of("").known(key).heard)
+    reader.close()
+    hubs.forget_all()
 
 
 def use_outbox_as_publisher():
