@@ -115,7 +115,7 @@ class ResultWatcher(Watcher):
             for awaited in self._awaited.values():
                 awaited.looked = -math.inf
 
-    def _read_due(self) -> None:
+    def _read_due(self) -> bool:
         """Look at what nobody has looked at for a second, or for longer."""
         now = time.monotonic()
         with self._lock:
@@ -127,6 +127,7 @@ class ResultWatcher(Watcher):
         queues = {config.name: config for _, config in due}
         for name, config in queues.items():
             self._read(config, [key for key, found in due if found.name == name])
+        return False
 
     def _read(self, config: QueueConfig, keys: Iterable[str]) -> None:
         known = {}

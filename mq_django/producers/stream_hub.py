@@ -151,7 +151,7 @@ class StreamHub(Watcher):
                 stream.heard += 1
                 self._due.add(channel)
 
-    def _read_due(self) -> None:
+    def _read_due(self) -> bool:
         with self._lock:
             due = self._due.union(self._overdue()) & self._open.keys()
             positions = {key: at for key in due if (at := self._open[key].position) is not None}
@@ -159,7 +159,7 @@ class StreamHub(Watcher):
             # What is heard from now on is read again.
             self._due.difference_update(positions)
         if not groups:
-            return
+            return False
         pages = {}
         try:
             pages = read_after(self._transport, groups)
@@ -168,6 +168,7 @@ class StreamHub(Watcher):
                 self._due.update(self._open.keys() & (positions.keys() - pages))
                 for key, page in pages.items():
                     self._hand_over(key, positions[key], page)
+        return not self._due.isdisjoint(pages)
 
     def _groups(self, positions: Mapping[str, Position]) -> Iterator[dict[str, Position]]:
         """Yield what one command can read: up to STREAMS streams of one queue or partition."""

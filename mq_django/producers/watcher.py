@@ -79,8 +79,8 @@ class Watcher(ABC):
         """Let the next look be at everything."""
 
     @abstractmethod
-    def _read_due(self) -> None:
-        """Look at what is due."""
+    def _read_due(self) -> bool:
+        """Look at what is due, and return whether there is more to read at once."""
 
     @abstractmethod
     def _hear(self, channel: str, data: bytes) -> None:
@@ -121,8 +121,8 @@ class Watcher(ABC):
                 self._due_now()
                 self._is_unsubscribed = False
                 self._subscribed.set()
-            self._read_due()
-            for channel, data in subscription.messages(LISTEN):
+            has_more = self._read_due()
+            for channel, data in subscription.messages(0.0 if has_more else LISTEN):
                 self._hear(channel, data)
         except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
             subscription.close()

@@ -23,9 +23,11 @@ from mq_django.errors import (
 from mq_django.producers import message_streams, result_watcher, stream_hub, watcher
 from mq_django.producers.message_streams import aread_stream, open_reader, read_stream
 from mq_django.producers.stream_hub import hubs
+from mq_django.stores import stream_entries
 from mq_django.stores.stream_entries import Page
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
+from mq_django.transport.subscription import Subscription
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -214,6 +216,20 @@ def test_a_reader_takes_no_more_than_its_buffer_holds(writer, monkeypatch):
     reader.fetch()
     assert [*found, *values(reader.take())] == list("abcde")
     reader.close()
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_several_pages_are_read_without_a_pause(writer, monkeypatch, in_background):
+    """Else a reader would get a page each quarter of a second of what came at once."""
+    monkeypatch.setattr(stream_entries, "PAGE", 2)
+    waits, messages = [], Subscription.messages
+    monkeypatch.setattr(Subscription, "messages", lambda self, wait: waits.append(wait) or messages(self, wait))
+    reading = in_background(read)
+    await_following(writer.key)
+    writer.texts(*"abcdefghijklmnopqrst", heard=False)
+    writer.end()
+    assert len(reading.result(LONG)) == 21
+    assert waits.count(0.0) >= 9
 
 
 def test_another_attempt_begins_with_a_restart(writer):
