@@ -41,7 +41,6 @@ LABELS: Mapping[Verb, Any] = {
     "end hold": gettext_lazy("Release messages"),
     "open breaker": gettext_lazy("Open a breaker"),
     "change limits": gettext_lazy("Change limits"),
-    "reset limits": gettext_lazy("Change limits back"),
     "mute": gettext_lazy("Mute"),
     "unmute": gettext_lazy("Unmute"),
     "publish": gettext_lazy("Publish"),
@@ -269,6 +268,8 @@ def _undo(page: Page, found: Action, job: BackgroundJob | None) -> dict[str, Any
             return {"label": _("Unmute…"), "url": f"{page.url('problem_unmute')}?{query}"}
         case "hold" | "open breaker":
             return {"label": _("Release…"), "url": page.url("end_hold", queue, str(found.undo["score"]))}
+        case "change limits":
+            return {"label": _("Undo…"), "url": f"{page.url('limits', queue)}?{urlencode({'entry': found.id})}"}
         case "pause schedule":
             return {"label": _("Resume…"), "url": page.url("schedule_resume", queue), "fields": schedule}
         case "change schedule" | "delete schedule":

@@ -8,10 +8,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from mq_django.admin import limit_form
 from mq_django.admin.ui import charts, filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, report, tabs
 from mq_django.conf import get_config
-from mq_django.core.limits import Limits, Rate, Weights
+from mq_django.core.limits import NO_LIMIT, Limits, Rate, Weights
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.errors import NotSupported
@@ -20,6 +21,7 @@ from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import HeadState, KeyLine, KeyShare, LineHead, line_hash, line_of
 from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
+from mq_django.inspector.problem_sentences import changed_limit, limit_label
 
 #: The most keys with parked messages that are listed.
 MAX_KEYS = 20
@@ -27,11 +29,14 @@ MAX_KEYS = 20
 
 def section(page: Page, name: str) -> dict[str, Any]:
     """Return a queue's limits, their usage, and the keys with parked messages. Keys may contain message data."""
-    limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
+    use = plans.limits(name, count=MAX_KEYS)
     if use is None:
         return {}
+    limits, whole = use.limits, limit_form.limits_of_whole(name)
     return {
         "limits": _rows(limits, use),
+        "limit_changes": [text.visible(changed_limit(change, whole), limit=1000) for change in use.changes.values()],
+        "limits_url": page.url("limits", name) if whole.changeable and page.can(OPERATE) else "",
         "limit_keys": [_key(page, name, limits, found, use.now_ms) for found in use.page],
         "keys_waiting": text.number(use.keys),
         "keys_unlisted": text.number(use.keys - len(use.page)) if use.keys > len(use.page) else "",
@@ -45,20 +50,21 @@ def section(page: Page, name: str) -> dict[str, Any]:
 def _rows(limits: Limits, use: LimitUse) -> list[dict[str, Any]]:
     rows = []
     if limits.rate is not None:
-        rows.append(_used(_("Rate of the queue"), _rate(limits.rate), use.granted, limits.rate.count))
+        rows.append(_used(limit_label("rate"), _rate(limits.rate), use.granted, limits.rate.count))
     if limits.concurrency is not None:
         rows.append(
-            _used(_("Concurrency of the queue"), text.number(limits.concurrency), use.concurrent, limits.concurrency)
+            _used(limit_label("concurrency"), text.number(limits.concurrency), use.concurrent, limits.concurrency)
         )
     if limits.key_rate is not None:
-        rows.append({"label": _("Rate of each key"), "limit": _rate(limits.key_rate)})
+        rows.append({"label": limit_label("key_rate"), "limit": _rate(limits.key_rate)})
     if limits.ordered:
         rows.append({"label": _("Order"), "limit": _("one message of each key at a time, in order")})
     elif limits.key_concurrency is not None:
-        rows.append({"label": _("Concurrency of each key"), "limit": text.number(limits.key_concurrency)})
+        rows.append({"label": limit_label("key_concurrency"), "limit": text.number(limits.key_concurrency)})
     if limits.fair is not None:
         rows.append({"label": _("Turns"), "limit": _turns(limits.fair)})
-    return rows
+    ended = [name for name, change in use.changes.items() if change.value == NO_LIMIT]
+    return [*rows, *({"label": limit_label(name), "limit": _("no limit")} for name in ended)]
 
 
 def _turns(weights: Weights) -> SafeString | str:

@@ -270,7 +270,7 @@ def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
 OF_WHOLE = frozenset(
     {
         *("act_on_all", "change", "dead_export", "dead_groups", "figures", "pause", "queue_stats", "resume"),
-        *("hold", "end_hold"),
+        *("hold", "end_hold", "limits"),
         *("job", "job_cancel", "job_stats", "old_job", "old_job_cancel", "old_purge", "seek", "unsubscribe"),
         *(f"schedule_{what}" for what in ("add", "change", "delete", "fire", "forget", "pause", "resume")),
         *("schedule", "schedule_skip", "schedule_unskip", "schedule_override", "schedule_restore"),

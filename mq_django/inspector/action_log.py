@@ -149,6 +149,7 @@ def undoable(found: Sequence[Action], jobs: Mapping[str, BackgroundJob]) -> set[
         *(each.id for each in found if (job := jobs.get(each.job)) is not None and _is_running(each, job)),
         *_paused([each for each in found if each.verb == "pause"]),
         *_held([each for each in found if each.verb in ("hold", "open breaker")]),
+        *_limited([each for each in found if each.verb == "change limits"]),
         *_muted([each for each in found if each.verb == "mute"]),
         *_of_schedules([each for each in found if each.verb in ("pause schedule", "skip tick", *OF_OPTIONS)]),
     }
@@ -201,6 +202,21 @@ def _held(found: Sequence[Action]) -> Iterator[str]:
             and abs((hold.since_ms or 0) - each.ms) < CLOSE_MS
             and hold.state != "ended"
             for hold in here
+        ):
+            yield each.id
+
+
+def _limited(found: Sequence[Action]) -> Iterator[str]:
+    """Yield the changes of limits of which all are as they were made."""
+    names = _known({name for each in found for name in each.queues})
+    views = {view.name: view for view in (overview(names, minutes=0) if names else ())}
+    for each in found:
+        before, view = each.undo.get("before"), views.get(each.queues[0]) if each.queues else None
+        if view is None or not before or not isinstance(before, dict):
+            continue
+        now = [change for name, change in view.limit_changes.items() if name in before]
+        if len(now) == len(before) and all(
+            change.who == each.undo.get("who") and abs((change.since_ms or 0) - each.ms) < CLOSE_MS for change in now
         ):
             yield each.id
 

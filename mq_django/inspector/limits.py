@@ -12,7 +12,7 @@ from mq_django.core.texts import escape, repr_of, truncate
 from mq_django.errors import InvalidArguments, NotSupported
 from mq_django.inspector.actions import MAX_REASON, MAX_WHO
 from mq_django.inspector.queues import quick_stats, transports_of
-from mq_django.stores.activity import for_undo, recorded
+from mq_django.stores.activity import Given, for_undo, recorded
 from mq_django.stores.control import limits_command
 from mq_django.stores.partition_transport import prepared
 from mq_django.transport import scripts
@@ -47,11 +47,14 @@ def limit_changes(queue: str) -> tuple[LimitChange, ...]:
     return tuple(quick_stats(queue).limit_changes.values())
 
 
-@recorded(
-    "change limits",
-    queue="queue",
-    about=lambda given: [f"{name}: {given[name]}" for name in LIMITS if given[name] is not None],
-)
+def _about(given: Given) -> list[str]:
+    """Return what a call changes, for its entry in the activity."""
+    values = given.get("values") or {name: given.get(name) for name in LIMITS if given.get(name) is not None}
+    values = values or dict.fromkeys(given.get("limits") or LIMITS)
+    return [f"{name}: {'as in the settings' if value is None else value}" for name, value in values.items()]
+
+
+@recorded("change limits", queue="queue", about=_about)
 def set_limits(
     queue: str,
     *,
@@ -84,10 +87,10 @@ def set_limits(
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     texts = {"rate": rate, "concurrency": concurrency, "key_rate": key_rate, "key_concurrency": key_concurrency}
-    _change(queue, {name: text for name in LIMITS if (text := texts[name]) is not None}, who=who, reason=reason)
+    change_limits(queue, {name: text for name in LIMITS if (text := texts[name]) is not None}, who=who, reason=reason)
 
 
-@recorded("reset limits", queue="queue", about=lambda given: [*(given["limits"] or LIMITS)])
+@recorded("change limits", queue="queue", about=_about)
 def reset_limits(queue: str, *, limits: Sequence[str] = ()) -> bool:
     """Give limits of a queue the values of the settings, and return whether one had another value.
 
@@ -103,30 +106,18 @@ def reset_limits(queue: str, *, limits: Sequence[str] = ()) -> bool:
     """
     if unknown := [name for name in limits if name not in LIMITS]:
         raise InvalidArguments(f"There is no limit {repr_of(unknown[0], 80)}, only {', '.join(LIMITS)}")
-    return _change(queue, {name: None for name in LIMITS if not limits or name in limits})
+    return change_limits(queue, {name: None for name in LIMITS if not limits or name in limits})
 
 
-@recorded("reset limits", queue="queue", about=lambda given: [*given["before"]])
-def restore_limits(queue: str, before: Mapping[LimitName, str | None], *, who: str = "", reason: str = "") -> bool:
-    """Give limits the values that they had before a change, and return whether one was changed.
+@recorded("change limits", queue="queue", about=_about)
+def change_limits(queue: str, values: Mapping[LimitName, int | str | None], *, who: str = "", reason: str = "") -> bool:
+    """Change limits of a queue, or change them back; return whether one was changed. See set_limits().
 
     Args:
         queue: the queue.
-        before: their values; None: as in the settings.
-        who: who does this, for others to see.
+        values: the limits; None: as in the settings.
+        who: who changes them, for others to see.
         reason: why.
-
-    Raises:
-        UnknownQueue, InvalidArguments, NotSupported, StoreError: see set_limits().
-    """
-    return _change(queue, before, who=who, reason=reason)
-
-
-def _change(queue: str, values: Mapping[LimitName, int | str | None], *, who: str = "", reason: str = "") -> bool:
-    """Change limits, or change them back, where the value is None. Return whether one was changed.
-
-    Raises:
-        UnknownQueue, InvalidArguments, NotSupported, StoreError: see set_limits().
     """
     config = get_config().queue(get_config().queue(queue).public_name)
     if not values:

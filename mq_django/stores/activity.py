@@ -53,7 +53,6 @@ Verb = Literal[
     "end hold",
     "open breaker",
     "change limits",
-    "reset limits",
     "mute",
     "unmute",
     "publish",

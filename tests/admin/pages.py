@@ -164,6 +164,9 @@ VISITS = [
     Visit("hold", "emails/hold/", OPERATE, "post", {"name": "welcome", "span": "4 h", **YES}),
     Visit("hold", "emails/hold/", OPERATE, "post", {"probe": "30", **YES}),
     Visit("hold", "emails/hold/", OPERATE, "post", {"name": "a", "key": "b", "span": "soon", "probe": "-1", **YES}),
+    Visit("limits", "emails/limits/", OPERATE),
+    Visit("limits", "emails/limits/?entry=1-1", OPERATE),
+    Visit("limits", "emails/limits/", OPERATE, "post", {"rate": "5/s", "reason": "they asked", **YES}),
     Visit("end_hold", "emails/holds/{held}/release/", OPERATE),
     Visit("end_hold", "emails/holds/{held}/release/", OPERATE, "post", YES),
     # Before what is done: some tests visit only the last of each address.

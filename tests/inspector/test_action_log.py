@@ -156,11 +156,11 @@ OPERATIONS = {
     holds.hold: (None, lambda _: inspect.hold("emails", name="welcome"), "hold"),
     holds.open_breaker: (None, lambda _: inspect.open_breaker("emails"), "open breaker"),
     limits.set_limits: (None, lambda _: inspect.set_limits("lines", rate="2/s"), "change limits"),
-    limits.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "reset limits"),
-    limits.restore_limits: (
+    limits.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "change limits"),
+    limits.change_limits: (
         with_a_limit,
-        lambda _: limits.restore_limits("lines", {"rate": "9/s"}),
-        "reset limits",
+        lambda _: limits.change_limits("lines", {"rate": "9/s"}),
+        "change limits",
     ),
     holds.end_hold: (held, lambda _: inspect.end_hold("emails", name="welcome"), "end hold"),
     dead_letters.redrive: (lambda: bury("emails"), lambda _: dead_letters.redrive("emails", [dead()]), "redrive"),

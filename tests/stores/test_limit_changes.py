@@ -215,5 +215,5 @@ def test_undoing_gives_back_what_was_before(open_queue):
     inspect.set_limits("emails", rate="5/h", concurrency=1, who="bob")
     (entry, _) = inspect.actions().rows
     assert entry.undo["before"] == {"rate": "10/h", "concurrency": None}
-    queue_limits.restore_limits("emails", entry.undo["before"], who="ann")
+    queue_limits.change_limits("emails", entry.undo["before"], who="ann")
     assert [change.value for change in inspect.limit_changes("emails")] == ["10/h"]
