@@ -22,7 +22,7 @@ SEEN = "seen_"
 
 
 def limits_of_whole(name: str) -> Limits:
-    """Return the limits that the settings have for a queue, of a partition those of its queue."""
+    """Return the limits that the settings have for a queue, or for the queue of a partition."""
     return get_config().queue(get_config().queue(name).public_name).limits
 
 
@@ -33,23 +33,24 @@ def change(page: Page, name: str) -> HttpResponse:
     known = quick_stats(name).limit_changes
     if not names:
         return page.leave(url, _("The settings give this queue no limit that could be changed."))
-    now = {**dict.fromkeys(names, ""), **{each.limit: each.value for each in known.values()}}
+    now = {**dict.fromkeys(names, limits.SETTINGS), **{each.limit: each.value for each in known.values()}}
     action = to_undo(entry) if entry and not page.is_confirmed else None
     if entry and action is None and not page.is_confirmed:
         return page.leave(url, _("These limits were changed anew since."))
     if not page.is_confirmed:
-        before = {} if action is None else {limit: value or "" for limit, value in action.undo["before"].items()}
-        return _form(page, name, now, {**now, **before})
+        return _form(page, name, now, {**now, **({} if action is None else action.undo["before"])})
     posted = {field: value.strip() for field, value in page.request.POST.items() if isinstance(value, str)}
-    values: Any = {each: posted[each] or None for each in names if posted.get(each, "") != posted.get(SEEN + each, "")}
+    values: Any = {
+        each: posted.get(each) or limits.SETTINGS for each in names if posted.get(each) != posted.get(SEEN + each)
+    }
     reason = posted.get("reason", "")
     try:
-        if not values or not limits.change_limits(name, values, who=page.request.user.get_username(), reason=reason):
+        if not values or not limits.set_limits(name, **values, who=page.request.user.get_username(), reason=reason):
             return page.leave(url, _("No limit was changed."), messages.INFO)
     except InvalidArguments:
         page.say(messages.ERROR, _("A rate is such as 10/s, 100/m or 5/10s, a concurrency a number from 1."))
         return _form(page, name, {each: posted.get(SEEN + each, "") for each in names}, posted)
-    said = ", ".join(f"{each} {value or 'as in the settings'}" for each, value in values.items())
+    said = ", ".join(f"{each} {value}" for each, value in values.items())
     page.log(name, f"Changed limits: {said}{reason and f': {reason[:MAX_REASON]}'}")
     return page.leave(url, _("The limits are changed."), messages.SUCCESS)
 
@@ -62,7 +63,7 @@ def _form(page: Page, name: str, seen: dict[Any, str], asked: dict[Any, str]) ->
             "label": limit_label(each),
             "value": asked.get(each, ""),
             "maxlength": "20",
-            "help": _("In the settings: %(value)s. Empty: as there; none: no limit.")
+            "help": _("In the settings: %(value)s. Or “settings”: as there, or “none”: no limit.")
             % {"value": getattr(configured, each)},
         }
         for each in configured.changeable

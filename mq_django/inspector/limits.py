@@ -28,6 +28,8 @@ OPTIONS: Mapping[LimitName, str] = {
 }
 #: The highest concurrency: see `lua/parts/limit_changes.lua`.
 MOST = 10**9
+#: In place of a value: that of the settings.
+SETTINGS = "settings"
 #: Keys that are looked at in one step when their limit was changed, and the ms between two steps: so a fetch looks at
 #: no more of them at once.
 STEP, STEP_MS = 1000, 100
@@ -49,9 +51,7 @@ def limit_changes(queue: str) -> tuple[LimitChange, ...]:
 
 def _about(given: Given) -> list[str]:
     """Return what a call changes, for its entry in the activity."""
-    values = given.get("values") or {name: given.get(name) for name in LIMITS if given.get(name) is not None}
-    values = values or dict.fromkeys(given.get("limits") or LIMITS)
-    return [f"{name}: {'as in the settings' if value is None else value}" for name, value in values.items()]
+    return [f"{name}: {given[name]}" for name in LIMITS if given.get(name) is not None] or [*given.get("limits", ())]
 
 
 @recorded("change limits", queue="queue", about=_about)
@@ -64,16 +64,16 @@ def set_limits(
     key_concurrency: int | str | None = None,
     who: str = "",
     reason: str = "",
-) -> None:
-    """Change limits of a queue, from the next fetch of each consumer on, until reset_limits().
+) -> bool:
+    """Change limits of a queue, from the next fetch of each consumer on, and return whether one was changed.
 
     What runs is not interrupted: with a lower limit, the next message waits. Only limits that the settings have can be
     changed. In a queue with partitions, they are changed in all.
 
     Args:
         queue: the queue.
-        rate: of the queue, such as "10/s"; "none": no limit; None: as it is.
-        concurrency: the most deliveries at once, or "none".
+        rate: of the queue, such as "10/s"; "none": no limit; "settings": as there; None: it is not changed.
+        concurrency: the most deliveries at once, or one of these words.
         key_rate: the rate of each key.
         key_concurrency: the most deliveries at once of each key.
         who: who changes them, for others to see.
@@ -86,8 +86,19 @@ def set_limits(
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    texts = {"rate": rate, "concurrency": concurrency, "key_rate": key_rate, "key_concurrency": key_concurrency}
-    change_limits(queue, {name: text for name in LIMITS if (text := texts[name]) is not None}, who=who, reason=reason)
+    config = get_config().queue(get_config().queue(queue).public_name)
+    found = {"rate": rate, "concurrency": concurrency, "key_rate": key_rate, "key_concurrency": key_concurrency}
+    values = {name: _checked(config, name, found[name]) for name in LIMITS if found[name] is not None}
+    if not values:
+        raise InvalidArguments(f"Give a limit: {', '.join(LIMITS)}")
+    who, reason, now = escape(who)[:MAX_WHO], truncate(escape(reason.strip()), MAX_REASON), clock.now_ms()
+    changes = {
+        name: None if value == SETTINGS else LimitChange(limit=name, value=value, who=who, reason=reason, since_ms=now)
+        for name, value in values.items()
+    }
+    known = quick_stats(queue).limit_changes
+    for_undo({"who": who, "before": {name: known[name].value if name in known else SETTINGS for name in changes}})
+    return _write(config, changes)
 
 
 @recorded("change limits", queue="queue", about=_about)
@@ -106,69 +117,33 @@ def reset_limits(queue: str, *, limits: Sequence[str] = ()) -> bool:
     """
     if unknown := [name for name in limits if name not in LIMITS]:
         raise InvalidArguments(f"There is no limit {repr_of(unknown[0], 80)}, only {', '.join(LIMITS)}")
-    return change_limits(queue, {name: None for name in LIMITS if not limits or name in limits})
+    values: Any = dict.fromkeys(limits or LIMITS, SETTINGS)
+    return set_limits(queue, **values)
 
 
-@recorded("change limits", queue="queue", about=_about)
-def change_limits(queue: str, values: Mapping[LimitName, int | str | None], *, who: str = "", reason: str = "") -> bool:
-    """Change limits of a queue, or change them back; return whether one was changed. See set_limits().
-
-    Args:
-        queue: the queue.
-        values: the limits; None: as in the settings.
-        who: who changes them, for others to see.
-        reason: why.
-    """
-    config = get_config().queue(get_config().queue(queue).public_name)
-    if not values:
-        raise InvalidArguments(f"Give a limit: {', '.join(LIMITS)}")
-    about: Any = {
-        "who": escape(who)[:MAX_WHO],
-        "reason": truncate(escape(reason.strip()), MAX_REASON),
-        "since_ms": clock.now_ms(),
-    }
-    changes = {
-        name: None if value is None else LimitChange(limit=name, value=_checked(config, name, value), **about)
-        for name, value in values.items()
-    }
-    known = quick_stats(queue).limit_changes if any(changes.values()) else {}
-    for_undo({"who": about["who"], "before": {name: known[name].value if name in known else None for name in changes}})
-    return _write(config, changes)
-
-
-def _checked(config: QueueConfig, name: LimitName, value: int | str) -> str:
+def _checked(config: QueueConfig, name: LimitName, value: object) -> str:
     """Return a limit as a text.
 
     Raises:
         InvalidArguments: it is not valid.
         NotSupported: the settings do not have it.
     """
+    if value == SETTINGS:
+        return SETTINGS
     if name not in config.limits.changeable:
-        what = f"queue {repr_of(config.name)} has no {OPTIONS[name]} in the settings"
-        if config.limits.ordered and name == "key_concurrency":
-            what = f"queue {repr_of(config.name)} has ORDERED: one message of each key runs at a time"
-        raise NotSupported(f"{name}= cannot be changed, because {what}. Consumers read the settings when they start")
+        option = "ORDERED" if name == "key_concurrency" and config.limits.ordered else OPTIONS[name]
+        has = "has" if option == "ORDERED" else "does not have"
+        raise NotSupported(
+            f"{name}= of queue {repr_of(config.name)}, which {has} {option} in the settings, cannot be changed: "
+            "consumers read the settings when they start"
+        )
     if value == NO_LIMIT:
         return NO_LIMIT
     try:
-        return str(Rate.parse(value) if name in RATES else _count(value))
+        return str(Rate.parse(value) if name in RATES else read_count(whole(str(value), MOST)))
     except (TypeError, ValueError) as error:
         words = 'a rate such as "10/s", "100/m" or "5/10s"' if name in RATES else f"a whole number from 1 to {MOST:,}"
-        raise InvalidArguments(f'{name}= takes {words}, or "none", not {repr_of(value, 80)}') from error
-
-
-def _count(value: int | str) -> int:
-    """Return a concurrency, as the settings take it.
-
-    Raises:
-        TypeError: it is none.
-        ValueError: it is too high.
-    """
-    number = whole(value)
-    found: int = read_count(value if number is None else number)
-    if found > MOST:
-        raise ValueError(found)
-    return found
+        raise InvalidArguments(f'{name}= takes {words}, "none" or "settings", not {repr_of(value, 80)}') from error
 
 
 def _write(config: QueueConfig, changes: Mapping[LimitName, LimitChange | None]) -> bool:

@@ -19,29 +19,18 @@ OPTIONS: Mapping[LimitName, str] = {
     "key_rate": 'The rate of each key, or "none".',
     "key_concurrency": 'The most deliveries at once of each key, or "none".',
 }
-#: The names of limits in rows.
-LIMIT_NAMES: Mapping[LimitName, str] = {
-    "rate": "rate",
-    "concurrency": "concurrency",
-    "key_rate": "rate of each key",
-    "key_concurrency": "concurrency of each key",
-}
 
 
 def limit(options: Options, _: Terminal) -> VerbResult:
     """Change limits of a queue until they are changed back, or list those that are not as in the settings."""
     queue, values = options["queue"], {name: options[name] for name in LIMITS if options[name] is not None}
-    names, resets = options["reset"] or [], options["reset"] is not None
-    if (values or resets or options["reason"]) and queue is None:
-        raise CommandError("Give a queue.", returncode=2)
-    if resets and (values or options["reason"]):
-        raise CommandError("Give --reset, or values and a reason.", returncode=2)
-    if resets:
-        changed = inspect.reset_limits(queue, limits=names)
-        return VerbResult({"changed": changed}, ["changed back" if changed else "was as in the settings"])
+    if options["reset"] is not None:
+        values |= dict.fromkeys(options["reset"] or LIMITS, "settings")
     if values or options["reason"]:
-        inspect.set_limits(queue, **values, who=user_name(), reason=options["reason"])
-        return VerbResult({"changed": True}, ["changed"])
+        if queue is None:
+            raise CommandError("Give a queue.", returncode=2)
+        changed = inspect.set_limits(queue, **values, who=user_name(), reason=options["reason"])
+        return VerbResult({"changed": changed}, ["changed" if changed else "was as in the settings"])
     views = inspect.queues([] if queue is None else [queue])
     rows = [
         {"queue": view.name, **changed_row(change, get_config().queue(view.name).limits)}
@@ -55,7 +44,7 @@ def limit(options: Options, _: Terminal) -> VerbResult:
 def changed_row(change: LimitChange, limits: Limits) -> dict[str, Any]:
     """Return a changed limit of a queue with these limits in the settings."""
     return {
-        "limit": LIMIT_NAMES[change.limit],
+        "limit": change.limit,
         "value": change.value,
         "setting": str(getattr(limits, change.limit) or "none"),
         "who": change.who or None,

@@ -15,7 +15,7 @@ from mq_django import inspect
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.holds import Hold
-from mq_django.core.limits import NO_LIMIT, LimitChange, Limits, Rate
+from mq_django.core.limits import Limits, Rate
 from mq_django.core.message_format import moment
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import redact_forms, redact_text
@@ -33,7 +33,7 @@ from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT, Activity, NameActivity, QueueView
 from mq_django.inspector.queues import PartitionRow, groups_left_out, partitions
 from mq_django.management.job_verbs import result_of
-from mq_django.management.limit_verb import LIMIT_NAMES, changed_row
+from mq_django.management.limit_verb import changed_row
 from mq_django.management.terminal import (
     Heading,
     Options,
@@ -74,11 +74,11 @@ def _limit_row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
             "noisy": [],
         }
     found, noisy = use.limits, plans.noisiest(config.name) if use.parked else ()
-    counts = [_count(LIMIT_NAMES["concurrency"], found.concurrency, use.concurrent), *_of_keys(found)]
-    rates = [_rate(LIMIT_NAMES["rate"], found.rate, use.granted), _rate(LIMIT_NAMES["key_rate"], found.key_rate)]
+    counts = [_count("concurrency", found.concurrency, use.concurrent), *_of_keys(found)]
+    rates = [_rate("rate", found.rate, use.granted), _rate("rate of each key", found.key_rate)]
     return {
         "queue": config.name,
-        "limits": [limit for limit in (*rates, *counts, *map(_ended, use.changes.values())) if limit],
+        "limits": [limit for limit in (*rates, *counts) if limit],
         "changed": [changed_row(change, config.limits) for change in use.changes.values()],
         "parked": use.parked,
         "parked_keys": use.keys,
@@ -95,7 +95,7 @@ def _of_keys(limits: Limits) -> Iterator[dict[str, Any]]:
     if limits.ordered:
         yield _count("one message of each key at a time, in order", 1)
     else:
-        yield _count(LIMIT_NAMES["key_concurrency"], limits.key_concurrency)
+        yield _count("concurrency of each key", limits.key_concurrency)
     if limits.fair is not None:
         weights = ", ".join(f"{key}: {weight:g}" for key, weight in limits.fair)
         yield {"limit": f"keys take turns{weights and f' ({weights})'}", "most": None, "window_s": None, "used": None}
@@ -114,12 +114,6 @@ def share_words(share: float) -> str:
 
 def _count(name: str, most: int | None, used: int | None = None) -> dict[str, Any]:
     return {} if most is None else {"limit": name, "most": most, "window_s": None, "used": used}
-
-
-def _ended(change: LimitChange) -> dict[str, Any]:
-    """Return the row of a limit that there is not for now."""
-    no_limit = {"most": None, "window_s": None, "used": None}
-    return {} if change.value != NO_LIMIT else {"limit": LIMIT_NAMES[change.limit], **no_limit}
 
 
 def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:

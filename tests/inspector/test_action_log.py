@@ -157,11 +157,6 @@ OPERATIONS = {
     holds.open_breaker: (None, lambda _: inspect.open_breaker("emails"), "open breaker"),
     limits.set_limits: (None, lambda _: inspect.set_limits("lines", rate="2/s"), "change limits"),
     limits.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "change limits"),
-    limits.change_limits: (
-        with_a_limit,
-        lambda _: limits.change_limits("lines", {"rate": "9/s"}),
-        "change limits",
-    ),
     holds.end_hold: (held, lambda _: inspect.end_hold("emails", name="welcome"), "end hold"),
     dead_letters.redrive: (lambda: bury("emails"), lambda _: dead_letters.redrive("emails", [dead()]), "redrive"),
     dead_letters.redrive_messages: (lambda: bury("emails"), lambda one: inspect.redrive("emails", [one]), "redrive"),

@@ -7,7 +7,6 @@ from mq_django.conf import get_config
 from mq_django.core.limits import LimitChange, Rate, read_changes
 from mq_django.core.outcomes import ACK
 from mq_django.errors import InvalidArguments, NotSupported
-from mq_django.inspector import limits as queue_limits
 from mq_django.inspector import plans
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import Shares
@@ -165,7 +164,7 @@ def test_a_change_stays_when_the_settings_change(open_queue, mq_settings):
         ({"concurrency": True}, InvalidArguments, "concurrency="),
         ({"concurrency": "many"}, InvalidArguments, "concurrency="),
         ({"concurrency": 10**10}, InvalidArguments, "concurrency="),
-        ({"rate": "1/s", "key_rate": "1/s"}, NotSupported, 'has no "key" of RATE_LIMIT in the settings'),
+        ({"rate": "1/s", "key_rate": "1/s"}, NotSupported, 'does not have "key" of RATE_LIMIT in the settings'),
     ],
 )
 def test_wrong_limits_change_nothing(open_queue, redis_client, given, error, said):
@@ -180,7 +179,7 @@ def test_wrong_limits_change_nothing(open_queue, redis_client, given, error, sai
 @pytest.mark.parametrize("options", [{}, {"ORDERED": True}, {"FAIR": True}, {"STORE": "rsmq"}])
 def test_a_queue_without_a_limit_says_what_to_set(mq_settings, options):
     mq_settings(QUEUES={"emails": options})
-    with pytest.raises(NotSupported, match="has no RATE_LIMIT in the settings"):
+    with pytest.raises(NotSupported, match="does not have RATE_LIMIT in the settings"):
         inspect.set_limits("emails", rate="10/s")
 
 
@@ -214,6 +213,6 @@ def test_undoing_gives_back_what_was_before(open_queue):
     inspect.set_limits("emails", rate="10/h", who="ann")
     inspect.set_limits("emails", rate="5/h", concurrency=1, who="bob")
     (entry, _) = inspect.actions().rows
-    assert entry.undo["before"] == {"rate": "10/h", "concurrency": None}
-    queue_limits.change_limits("emails", entry.undo["before"], who="ann")
+    assert entry.undo["before"] == {"rate": "10/h", "concurrency": "settings"}
+    inspect.set_limits("emails", **entry.undo["before"], who="ann")
     assert [change.value for change in inspect.limit_changes("emails")] == ["10/h"]

@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import CommandError
 
-from mq_django import schedules
+from mq_django import inspect, schedules
 from mq_django.core.message_format import decode_entry
 from mq_django.core.outcomes import ACK, Bury, HandBack
 from mq_django.core.partitions import partition_of
@@ -285,6 +285,21 @@ def test_results_and_progress_follow_their_messages(seeded):
     assert 0 < client_of(new).pttl(new.keys.progress(waiting)) <= 60_000
     likely = seeded.whole.partitions_for_id(ended)[0]
     assert client_of(likely).get(likely.keys.result(ended)) == f"result of {ended}".encode()
+
+
+def test_limits_that_were_changed_at_run_time_stay_so(seeded):
+    seeded.with_number(1, CONCURRENCY={"queue": 9, "key": 2})
+    inspect.set_limits("emails", concurrency=3, key_concurrency=1, who="ann")
+    for number in (2, 3, 1):
+        repartition(number)
+        seeded.with_number(number)
+        view = inspect.queue("emails")
+        assert [sorted(part.limit_changes) for part in view.each_part] == [["concurrency", "key_concurrency"]] * number
+        assert inspect.limit_changes("emails")[0].value == "3"
+    inspect.reset_limits("emails")
+    repartition(2)
+    seeded.with_number(2)
+    assert inspect.limit_changes("emails") == ()
 
 
 def test_producers_without_partitions_are_noticed_and_their_messages_moved(seeded, monkeypatch, capsys):

@@ -9,6 +9,8 @@ from tests.admin.pages import YES, main_of
 
 pytestmark = pytest.mark.django_db
 
+AS_SEEN = dict.fromkeys(("rate", "concurrency", "key_rate"), "settings")
+SEEN = {f"seen_{name}": value for name, value in AS_SEEN.items()}
 QUEUE, FORM = f"{BASE}emails/change/", f"{BASE}emails/limits/"
 
 
@@ -25,9 +27,9 @@ def values():
 def test_limits_are_changed_and_changed_back(operator):
     assert "Change limits…" in main_of(operator.get(QUEUE))
     form = main_of(operator.get(FORM))
-    assert "In the settings: 100/s. Empty: as there; none: no limit." in form
+    assert "In the settings: 100/s. Or “settings”: as there, or “none”: no limit." in form
 
-    given = {"rate": "10/s", "concurrency": "none", "key_rate": "", "reason": "<b>they asked", **YES}
+    given = {**SEEN, "rate": "10/s", "concurrency": "none", "key_rate": "settings", "reason": "<b>they asked", **YES}
     assert operator.post(FORM, given).url == QUEUE
 
     assert values() == {"rate": "10/s", "concurrency": "none"}
@@ -37,23 +39,22 @@ def test_limits_are_changed_and_changed_back(operator):
     assert "no limit instead of 5" in page
     assert LogEntry.objects.get().change_message.startswith("Changed limits: rate 10/s, concurrency none: <b>they")
     shown = {name: value for name, value in operator.get(FORM).context["fields"] if name.startswith("seen_")}
-    assert shown == {"seen_rate": "10/s", "seen_concurrency": "none", "seen_key_rate": ""}
+    assert shown == {"seen_rate": "10/s", "seen_concurrency": "none", "seen_key_rate": "settings"}
 
-    operator.post(FORM, {**shown, "rate": "", "concurrency": "none", "key_rate": "", **YES})
+    operator.post(FORM, {**shown, "rate": "", "concurrency": "none", "key_rate": "settings", **YES})
     assert values() == {"concurrency": "none"}
 
 
 def test_what_the_user_has_not_changed_stays(operator):
     inspect.set_limits("emails", rate="10/s", who="ann")
-    seen = {"seen_rate": "", "seen_concurrency": "", "seen_key_rate": ""}
-    operator.post(FORM, {**seen, "rate": "", "concurrency": "2", "key_rate": "", **YES})
+    operator.post(FORM, {**SEEN, **AS_SEEN, "concurrency": "2", **YES})
     assert values() == {"rate": "10/s", "concurrency": "2"}
-    said = operator.post(FORM, {**seen, "rate": "", "concurrency": "", **YES}, follow=True).content.decode()
+    said = operator.post(FORM, {**SEEN, **AS_SEEN, **YES}, follow=True).content.decode()
     assert "No limit was changed." in said
 
 
 def test_wrong_limits_are_asked_for_again(operator):
-    answer = operator.post(FORM, {"rate": "fast", "concurrency": "2", "reason": "they asked", **YES})
+    answer = operator.post(FORM, {**SEEN, **AS_SEEN, "rate": "fast", "reason": "they asked", **YES})
     assert "A rate is such as 10/s" in answer.content.decode()
     assert 'value="fast"' in main_of(answer)
     assert 'value="they asked"' in main_of(answer)
