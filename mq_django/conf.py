@@ -65,7 +65,7 @@ logger = get_logger(__name__)
 NOT_INSTALLED = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing"
 
 #: Options that queues in RSMQ's format do not have.
-_NOT_IN_RSMQ = ("BREAKER", "OUTBOX", "PARTITIONS")
+_NOT_IN_RSMQ = ("BREAKER", "OUTBOX", "PARTITIONS", "PRIORITY_AGEING")
 #: Names that options had before, and how to write those that are not only renamed.
 _RENAMED = {
     "AFTER_BURY": "ON_DEAD_LETTER",
@@ -171,6 +171,9 @@ class _Reader:
         if config.on_dead_letter == "hold" and not config.ordered:
             message = f'{where} has ON_DEAD_LETTER "hold" without ORDERED: only keys with order wait for dead letters.'
             self.refuse(where, message, "Add ORDERED, or remove ON_DEAD_LETTER.")
+        if config.ageing_ms and config.why_unsupported("priority"):
+            message = f"{where} has PRIORITY_AGEING beside ORDERED or FAIR, which priorities would break."
+            self.refuse(where, message, "Remove one of them, or write 'PRIORITY_AGEING': None.")
 
     def topics(
         self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]

@@ -120,6 +120,8 @@ READ = [
     ("OUTBOX", {}, True),
     ("OUTBOX", {"KEEP_UNTIL": "published"}, True),
     ("OUTBOX", {"KEEP_UNTIL": "handled"}, "handled"),
+    ("PRIORITY_AGEING", 60, timedelta(minutes=1)),
+    ("PRIORITY_AGEING", None, None),
     ("FAIR", True, ()),
     ("FAIR", False, None),
     ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
@@ -248,6 +250,7 @@ WRONG_OPTIONS = {
     "PARTITIONS": [0, 257],
     "OUTBOX": [1, {"KEEP": "handled"}],
     "FAIR": ["yes", [("a", 1)]],
+    "PRIORITY_AGEING": [0, -1, True, "60", 0.001, timedelta(days=2)],
 }
 
 
@@ -264,6 +267,9 @@ WRONG = [
     (of_emails(ORDERED=True) | {"SCHEDULES": {"nightly": REPORT}}, "ORDERED or FAIR, which priorities would break"),
     (of_emails(ORDERED=True, CONCURRENCY={"key": 2}), "runs at a time, and CONCURRENCY allows 2"),
     (of_emails(ON_DEAD_LETTER="hold"), 'ON_DEAD_LETTER "hold" without ORDERED'),
+    (of_emails(ORDERED=True, PRIORITY_AGEING=60), "PRIORITY_AGEING beside ORDERED or FAIR, which priorities would"),
+    (of_emails(FAIR=True, PRIORITY_AGEING=60), "PRIORITY_AGEING beside ORDERED or FAIR, which priorities would"),
+    (of_emails(STORE="rsmq", PRIORITY_AGEING=60), "['PRIORITY_AGEING'] is not for queues in RSMQ's format"),
     (of_emails(STORE="rsmq", PARTITIONS=2), "['PARTITIONS'] is not for queues in RSMQ's format"),
     (of_emails(STORE="rsmq", OUTBOX=True), "['OUTBOX'] is not for queues in RSMQ's format"),
     (of_emails(HISTORY={}), "['HISTORY']['AGE'] is missing: how long the history is kept"),

@@ -116,6 +116,16 @@ def read_visibility_timeout(value: Any) -> timedelta:
     return duration
 
 
+def read_ageing(value: Any) -> timedelta | None:
+    if value is None:
+        return None
+    duration = read_duration(value)
+    # 100 steps are less than the time since 1970: see lua/parts/ranks.lua.
+    if not timedelta(seconds=0.01) <= duration <= timedelta(days=1):
+        raise TypeError("None, or a timedelta or a number of seconds from 0.01 to 86,400")
+    return duration
+
+
 def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
     return lambda value: None if value is None else read(value)
 

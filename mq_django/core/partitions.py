@@ -120,6 +120,20 @@ def begin_turns() -> None:
     _turns = itertools.count(secrets.randbits(32))
 
 
+def likely_first(queues: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Return the positions of each queue's first partition, and of the others: see QueueConfig.partitions_for_id().
+
+    Args:
+        queues: the names of their queues.
+    """
+    seen: set[str] = set()
+    likely, others = list[int](), list[int]()
+    for at, name in enumerate(queues):
+        (others if name in seen else likely).append(at)
+        seen.add(name)
+    return likely, others
+
+
 def end_turns() -> None:
     """Let all messages without a key go to the first partition, until begin_turns(): tests see them in their order."""
     global _turns  # noqa: PLW0603 - the state of this process, and the reason for this function

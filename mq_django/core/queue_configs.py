@@ -17,6 +17,7 @@ from mq_django.core.options import (
     History,
     StreamLimits,
     option,
+    read_ageing,
     read_breaker,
     read_concurrency,
     read_count,
@@ -344,6 +345,14 @@ class QueueConfig(DeliveryOptions):
             shown="`False`",
         ),
     )
+    priority_ageing: timedelta | None = field(
+        default=None,
+        metadata=option(
+            read_ageing,
+            "How long a message waits until it goes before one with a priority that is 1 higher: see [priorities that "
+            "age](howto/priorities.md#nothing-starves). `None`: priorities are strict.",
+        ),
+    )
     external: bool = field(
         default=False,
         metadata=option(
@@ -366,6 +375,11 @@ class QueueConfig(DeliveryOptions):
     def keeps_results(self) -> bool:
         """See DeliveryOptions.keeps_results."""
         return bool(self.result_ttl)
+
+    @property
+    def ageing_ms(self) -> int:
+        """Return the milliseconds of waiting that are worth a step of priority; 0: priorities are strict."""
+        return 0 if self.priority_ageing is None else self.priority_ageing // timedelta(milliseconds=1)
 
     @property
     def limits(self) -> Limits:
@@ -447,6 +461,7 @@ class RsmqConfig(QueueConfig):
     ordered: bool = False
     on_dead_letter: str = "continue"
     fair: Weights | None = None
+    priority_ageing: timedelta | None = None
     partitions: int = 1
     outbox: bool = False
 

@@ -150,7 +150,8 @@ class StreamReader:
         """Yield up to `limit` messages after a cursor, of those that are ready, pending or wait.
 
         Ready ones are in the order of delivery: urgent ones, prioritised ones, then the others. Prioritised ones
-        include those with a negative priority, though they are delivered last. Delayed ones are ordered by due time,
+        include those with a negative priority, though they are delivered last, and with PRIORITY_AGEING those that
+        others precede: before() counts these. Delayed ones are ordered by due time,
         unhandled ones by name, parked ones by key and position.
         """
         if state == "ready":

@@ -171,11 +171,11 @@ class LineStore(StreamStore):
             self._rest_until = time.monotonic() + min(MAX_REST, wait_us / 1e6)
             self._take_again = True
             return []
-        ready, front, lead, next_ms, ranked, more = rest
-        self._source.ranked = bool(ranked)
+        ready, front, lead, next_ms, ranked, more, *positions = rest
+        self._source.note_ranked(ranked)
         self._next_ms = None if next_ms < 0 else next_ms
         self._take_again = bool(more)
-        return self._source.in_order(ready, front, lead)
+        return self._source.in_order(ready, front, lead, *positions)
 
     def _wake_command(self) -> Command:
         keys = self.keys

@@ -113,6 +113,7 @@ class StreamSource(Source):
         super().__init__(config, transport, receipts or own)
         #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False
+        self._ageing_ms = config.ageing_ms
         #: Whether the last take returned a full batch without priorities: see take_commands().
         self._flows = False
 
@@ -147,10 +148,26 @@ class StreamSource(Source):
             commands.append(self._ordered_command(consumer, 0))
         return self._read(self._transport.pipeline(commands)[0])
 
-    def in_order(self, ready: list[Any], front: list[Any], lead: int) -> Taken:
-        """Return the entries of both streams. The first `lead` entries of `front` precede `ready`."""
-        first = self._decoded(front, FRONT)
-        return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
+    def in_order(self, ready: list[Any], front: list[Any], lead: int, positions: Sequence[int] = ()) -> Taken:
+        """Return the entries of both streams. The first `lead` entries of `front` precede `ready`.
+
+        With ageing, `positions` say how many entries of `ready` precede each of `front`.
+        """
+        first, others = self._decoded(front, FRONT), self._decoded(ready, READY)
+        if not positions:
+            return [*first[:lead], *others, *first[lead:]]
+        found, begin = list[Delivery | Undecodable](), 0
+        for item, position in zip(first, positions, strict=True):
+            found += [*others[begin:position], item]
+            begin = position
+        return found + others[begin:]
+
+    def note_ranked(self, ranked: int) -> None:
+        """Note what a reply says of priorities, and tell Redis if the settings differ from its ageing."""
+        self.ranked = bool(ranked)
+        if ranked and ranked != (self._ageing_ms or 1):
+            # Messages are ranked by what is there. The consumer that was started last decides.
+            self._transport.pipeline([("HSET", self._keys.control, "ageing", self._ageing_ms)])
 
     def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = self._keys
@@ -162,10 +179,10 @@ class StreamSource(Source):
             return None
         if reply == b"PAUSED":
             return []
-        ready, front, ranked, lead = reply
-        self.ranked = bool(ranked)
+        ready, front, ranked, lead, *positions = reply
+        self.note_ranked(ranked)
         self._flows = len(ready) == count and not ranked
-        return self.in_order(ready, front, lead)
+        return self.in_order(ready, front, lead, *positions)
 
     def _read(self, reply: Any) -> Taken | None:
         if is_gone(reply):

@@ -75,6 +75,7 @@ class WaitingMessages:
         self.config = config
         self.keys = config.keys
         self._transport = transport
+        self._ageing: list[Argument] = [config.ageing_ms] if config.ageing_ms else []
 
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Publish delayed messages. Returns the ids that wait now: of the earlier message if a conflict keeps it."""
@@ -101,6 +102,7 @@ class WaitingMessages:
         args: list[Argument] = [keys.group]
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
+        args += self._ageing
         self._write(
             "waiting_prioritize", [keys.ready, keys.front, keys.priority, keys.waiting, keys.control], args, also
         )
@@ -117,7 +119,7 @@ class WaitingMessages:
         body = encode_body(message, data_text, member=message.id)
         key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         args: list[Argument] = [keys.group, keys.wake, str(message.unique), options.claim_ms or 0, mode, ms]
-        args += (message.id, message.name, body)
+        args += (message.id, message.name, body, *self._ageing)
         word, holder = self._write("waiting_claim", key_names, args, also)
         if word == b"TAKEN" and options.on_conflict == "error":
             raise AlreadyPublished(
@@ -140,6 +142,7 @@ class WaitingMessages:
             args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
             lasts = STEP_STARTED_MS if message.id.startswith(STEP_PREFIX) else CALLBACK_STARTED_MS
             args += (f"{_STARTED}{message.id}", lasts, mode, ms, message.id, message.name, body)
+            args += self._ageing
             if options.keeps_result:
                 # A result that exists is that of the message that was published before.
                 commands.append((*ready_command(self.config, each), "NX"))
@@ -162,7 +165,7 @@ class WaitingMessages:
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
         key_names += [keys.parked, keys.permits, keys.front, keys.holds]
         free = int(not self.config.limits.of_keys)
-        args: list[Argument] = [limit, keys.group, free]
+        args: list[Argument] = [limit, keys.group, free, *self._ageing]
         moved, next_us, paused, unhandled, has_holds = self._run("waiting_promote", key_names, args)
         waits = [] if next_us < 0 else [next_us]
         if has_holds:

@@ -125,6 +125,7 @@ def record(recorder, mq_settings, namespace):
         recorder.restore({})
     for act in (
         be_ranked,
+        be_aged,
         be_limited,
         be_ordered,
         be_fair,
@@ -336,6 +337,26 @@ def be_ranked(client, mq_settings):
     queue.publish("welcome", marked(), priority=6)
     store.fetch(ME, count=1, block_ms=10)
     take_all(store, ME)
+
+
+def be_aged(client, mq_settings):
+    """Let messages with a priority age, also those that are there when the queue gets that, and when it loses it."""
+    queue, store = queues["emails"], store_of()
+    for number in range(3):
+        mq_settings(QUEUES={"emails": {"PRIORITY_AGEING": 60} if number == 1 else {}})
+        queue, store = queues["emails"], store_of()
+        for priority in (0, 5, -5, 0, 7):
+            queue.publish("welcome", marked(), priority=priority)
+        settle(store, ACK, store.take(ME, count=2))
+    while found := store.take(ME, count=1):
+        settle(store, ACK, found)
+    mq_settings(QUEUES={"emails": {"PRIORITY_AGEING": 60}})
+    queue, store = queues["emails"], store_of()
+    queue.publish("welcome", marked())
+    queue.publish("welcome", marked(), priority=-6)
+    settle(store, ACK, store.take(ME, count=1))
+    store.fetch(ME, count=1, block_ms=10)
+    settle(store, ACK, take_all(store, ME))
 
 
 def be_limited(client, mq_settings):

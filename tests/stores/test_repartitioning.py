@@ -4,15 +4,17 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django import inspect, schedules
+from mq_django.conf import get_config
 from mq_django.core.message_format import decode_entry
 from mq_django.core.outcomes import ACK, Bury, HandBack
 from mq_django.core.partitions import partition_of
 from mq_django.errors import AlreadyPublished, QueueClosed
 from mq_django.management import repartition_verb
 from mq_django.producers import queues
-from mq_django.stores import repartitioning
+from mq_django.stores import open_store, repartitioning
 from mq_django.stores.base import Settlement
 from mq_django.stores.repartitioning import Repartitioning
+from mq_django.transport.connections import open_transport
 from tests.management.test_mq import mq
 from tests.stores.repartition_seeds import KEYS, Seeded, client_of, take
 
@@ -369,6 +371,24 @@ def schedules_of_queue():
         )
         for found in schedules.get_all("emails")
     }
+
+
+def test_messages_that_age_keep_their_scores(mq_settings, redis_client):
+    def configure(number):
+        mq_settings(QUEUES={"emails": {"PARTITIONS": number, "PRIORITY_AGEING": 60}})
+        part = get_config().queue("emails").partition_for(key="k")
+        store = open_store(part, open_transport("consume"))
+        store.create_groups()
+        return part.keys, store
+
+    keys, _ = configure(2)
+    for level in (0, -5, 7, -9, 7):
+        queues["emails"].publish("sms", level, key="k", priority=level)
+    before = redis_client.zrange(keys.priority, 0, -1, withscores=True)
+    repartition(1)
+    keys, store = configure(1)
+    assert redis_client.zrange(keys.priority, 0, -1, withscores=True) == before
+    assert [item.message.data for item in take(store)] == [7, 7, 0, -5, -9]
 
 
 def test_schedules_follow_their_messages(mq_settings):

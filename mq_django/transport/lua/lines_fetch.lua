@@ -20,7 +20,8 @@
 -- Returns 'PAUSED'; 'OTHER' when the queue is used with another ORDERED: see lines_begin; {'FULL'} when the concurrency
 -- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; with a count of 0 {'LINED', 1 if there may
 -- be more, else 0}; or {'TAKEN', entries of ready, entries of front, how many of these precede the first of ready, ms until
--- the next look at a line or -1, 1 if priorities were ever used, 1 if there may be more to take at once}.
+-- the next look at a line or -1, 1 if priorities were ever used, 1 if there may be more to take at once, and with ageing
+-- what stream_fetch returns then}.
 
 -- with line_keys
 -- with windows
@@ -430,10 +431,12 @@ if not count then
   return words
 end
 
+local ageing = ageing_of(state[5])
+
 -- Read the next messages by their rank, and return how many of them were put into lines, and how many may still be taken.
 local function read_next(left)
   if state[3] then
-    local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting }
+    local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting, ageing = ageing }
     left = take_by_rank(taking, keys, left)
   else
     left = read(taking, 1, left)
@@ -470,5 +473,5 @@ end
 keep_taken(taking, settle_waiters, found, left, concurrent)
 local next_check = keep_taken(taking, redis.call, 'zrange', checks, 0, 0, 'withscores')
 local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, math.ceil(next_check[2] - ms))) or -1
-local taken, ranked = taking.taken, state[3] and 1 or 0
-return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], next_ms, ranked, (budget <= 0 or left == 0) and 1 or 0 }
+local taken, ranked, more = taking.taken, state[3] and math.max(1, ageing or 0) or 0, (budget <= 0 or left == 0) and 1 or 0
+return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], next_ms, ranked, more, places_of(taking) }

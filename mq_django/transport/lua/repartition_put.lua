@@ -104,6 +104,12 @@ local puts = {
     put_entry(front, item, fields)
   end,
   priority = function(item, fields)
+    if is_aged(item.score) then
+      increment(control, 'ranked', 0)
+      redis.call('hsetnx', control, 'ageing', 0)
+      redis.call('zadd', priority, item.score, keep_body(item, fields[2]))
+      return
+    end
     local level = -math.floor(item.score / BAND + 0.5)
     rank(priority, control, keep_body(item, fields[2]), level, 'ranked', 1)
   end,

@@ -9,14 +9,14 @@
 -- ARGV[2]  consumer
 -- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
--- Returns {entries of ready, entries of front, 1 if priorities were ever used, how many entries of front
--- precede the first of ready}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
+-- Returns {entries of ready, entries of front, 1 if priorities were ever used, or the ms that a step of one is worth, how
+-- many entries of front precede the first of ready; and with ageing how many of ready precede each of front}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
 -- see lines_begin.
 
 -- with take_by_priority
 local ready, front, control, priority, waiting = unpack(KEYS)
 local group, consumer, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered')
+local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered', 'ageing')
 if state[3] == '1' then
   return 'ORDERED'
 end
@@ -32,15 +32,20 @@ if not state[2] then
 end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', control, '')
+local ageing = ageing_of(state[4])
 if count > 0 then
-  local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting }
+  local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting, ageing = ageing }
   take_by_rank(taking, keys, count)
 elseif ARGV[3] == '0' and #undelivered(ready, group, 1) == 0 then
-  local id = redis.call('zrange', priority, 0, 0)[1]
+  local id, score = unpack(redis.call('zrange', priority, 0, 0, 'withscores'))
   if id then
     make_all_ready(priority, { id }, waiting, nil, function(own, body)
       return add_entry(ready, own, body)
     end)
+    local entry = ageing and is_aged(score) and undelivered(ready, group, 1)[1]
+    if entry then
+      redis.call('hset', control, 'woken', entry[1] .. ' ' .. score)
+    end
   end
 end
-return all_taken(taking, 1)
+return all_taken(taking, math.max(1, ageing or 0))

@@ -16,6 +16,7 @@
 -- ARGV[8]  mode      '!' (now), '+' (ms from now) or '=' (ms since 1970)
 -- ARGV[9]  ms
 -- ARGV[10..12]       id, name, body
+-- ARGV[13] ageing    optional: ms, see parts/ranks
 --
 -- Returns {'CLAIMED', id}; or {'TAKEN', id of the message that has the key}, or 'FULL': nothing is written.
 
@@ -60,7 +61,7 @@ if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front) + redis.c
   return 'FULL'
 end
 if mode == '!' then
-  local failed = make_ready_with(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
+  local failed = make_ready_with(ready, priority, waiting, control, ARGV[4], ARGV[13])(id, ARGV[12])
   if failed then
     return failed
   end

@@ -12,6 +12,7 @@
 -- ARGV[3]  hour      slot of the counters in `hours`
 -- ARGV[4]  group
 -- then for each message: its name, id, body
+-- and one more, if the queue has ageing: ms, see parts/ranks
 --
 -- Returns 'READY', or 'FULL': nothing is written.
 
@@ -19,14 +20,15 @@
 -- with count
 -- with ready
 local ready, front, priority, waiting, control, minutes, hours = unpack(KEYS)
-local limit, n = tonumber(ARGV[1]), (#ARGV - 4) / 3
+local limit, n = tonumber(ARGV[1]), math.floor((#ARGV - 4) / 3)
+local ageing = #ARGV % 3 == 2 and table.remove(ARGV) or nil
 
 check_types({ [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash', [control] = 'hash' })
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front) + redis.call('hlen', waiting) + n > limit then
   return 'FULL'
 end
 
-local make_ready, counts = make_ready_with(ready, priority, waiting, control, ARGV[4]), {}
+local make_ready, counts = make_ready_with(ready, priority, waiting, control, ARGV[4], ageing), {}
 for at = 5, #ARGV, 3 do
   local failed = make_ready(ARGV[at + 1], ARGV[at + 2])
   if failed then

@@ -14,6 +14,7 @@
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
 -- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
+-- ARGV[4]  ageing     optional: ms, see parts/ranks
 --
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages, 1 if the queue has
 -- holds, or messages that were held: then holds_release is to be called}.
@@ -44,7 +45,7 @@ if #members > 0 then
   -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be
   -- emptied.
   redis.call('hdel', control, '')
-  local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[2])
+  local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[2], ARGV[4])
   if from == parked then
     make_ready = function(_, body, member)
       return add_fields(ready, fields_in(body, redis.call('hget', unique, member) or member))

@@ -20,6 +20,7 @@ def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (add, add_unique, replace_many, add_taken_id, full, just_fits, cancel, promote)
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
+    yield from (rank_with_ageing, begin_and_end_ageing)
 
 
 def unique(number: int, key: str, **options: Any) -> Publication:
@@ -236,6 +237,49 @@ def rank_beside_handed_back(stage: Stage) -> None:
     stage.client.hset(store.keys.control, "turns", "x")
     with stage.under("what was handed back, then by priority, and the turn is no number"):
         assert len(store.take(ME, count=3)) == 3
+
+
+def rank_with_ageing(stage: Stage) -> None:
+    store = stage.queue(PRIORITY_AGEING=60)
+    with stage.under("the first, and one behind it"):
+        store.publish([message_of(1, priority=-5), message_of(2, priority=-7)])
+    store.publish([message_of(number, priority=5) for number in (3, 4)])
+    store.publish([message_of(5), message_of(6)])
+    with stage.under("with a claim, and delayed"):
+        store.publish([claims(7, priority=10)])
+        store.publish([message_of(8, priority=-1, delay_ms=0)])
+        store.promote(limit=10)
+    with stage.under("by their age"):
+        store.take(ME, count=4)
+    with stage.under("the rest: those without a priority are in their order"):
+        store.take(ME, count=3)
+    with stage.under("a reader has woken: the next is made ready, and its age is noted"):
+        store.fetch(ME, count=1, block_ms=1)
+    with stage.under("nobody read it: it goes where it belongs"):
+        store.publish([message_of(9)])
+        store.take(ME, count=1)
+    store = stage.queue(PRIORITY_AGEING=60, CONCURRENCY={"key": 5})
+    store.publish([message_of(10, key="a"), message_of(11, priority=-1, key="a")])
+    with stage.under("with limits by key"):
+        store.take(ME, count=10)
+
+
+def begin_and_end_ageing(stage: Stage) -> None:
+    strict = stage.queue()
+    strict.publish([message_of(1), message_of(2, priority=5), message_of(3, priority=-5), message_of(4, priority=-5)])
+    aged = stage.queue(PRIORITY_AGEING=60)
+    with stage.under("the queue gets ageing"):
+        aged.take(ME, count=1)
+    with stage.under("what was ranked waits from now on"):
+        aged.take(ME, count=1)
+    strict = stage.queue()
+    with stage.under("the queue has it no more"):
+        strict.take(ME, count=1)
+    strict.publish([message_of(5), message_of(6, priority=-9)])
+    with stage.under("what was ranked with it keeps its place"):
+        strict.take(ME, count=2)
+    with stage.under("nothing is left"):
+        strict.take(ME, count=1)
 
 
 def release(stage: Stage) -> None:

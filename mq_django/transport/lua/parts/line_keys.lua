@@ -35,7 +35,7 @@ local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]
 local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 
 -- The fields that lines_fetch needs are read here, too, so that it reads only once.
-local state = redis.call('hmget', control, 'limits', 'paused', 'ranked', 'ordered')
+local state = redis.call('hmget', control, 'limits', 'paused', 'ranked', 'ordered', 'ageing')
 if state[1] then
   local changes = limit_changes(state[1])
   rate, width = limit_now(changes, 'rate', rate, width)

@@ -7,6 +7,10 @@ local function taking_from(streams, group, consumer)
   return { streams = streams, group = group, consumer = consumer, taken = { {}, {}, {} } }
 end
 
+local function ms_of(entry)
+  return tonumber(string.match(entry[1], '^%d+'))
+end
+
 -- Read a stream and return how many may still be taken.
 local function read(taking, number, count)
   local stream, taken = taking.streams[number], taking.taken[number]
@@ -43,10 +47,24 @@ local function count_taken(taking)
   return #taking.taken[1] + #taking.taken[2]
 end
 
+-- Return for each entry taken from `front` how many of `ready` precede it; nil unless they have scores: see in_time().
+local function places_of(taking)
+  local places, plains, before = taking.scores and {}, taking.taken[1], 0
+  local lead = taking.lead or #taking.taken[2]
+  for at, entry in ipairs(places and taking.taken[2] or {}) do
+    local score = taking.scores[entry[1]] or at > lead and math.huge or 0
+    while plains[before + 1] and ms_of(plains[before + 1]) < score do
+      before = before + 1
+    end
+    places[at] = before
+  end
+  return places
+end
+
 -- Return the reply with the taken entries, or the error if there are none.
 local function all_taken(taking, ranked)
   if taking.failed and count_taken(taking) == 0 then
     return taking.failed
   end
-  return { taking.taken[1], taking.taken[2], ranked, taking.lead or #taking.taken[2] }
+  return { taking.taken[1], taking.taken[2], ranked, taking.lead or #taking.taken[2], places_of(taking) }
 end
