@@ -93,6 +93,7 @@ class MQ(Recorder):
     # What is in the queues.
     messages = staticmethod(looking.messages)
     topic = staticmethod(looking.topic)
+    streamed = staticmethod(looking.streamed)
 
     @property
     def delayed(self) -> list[Queued]:

@@ -14,17 +14,19 @@ from mq_django.core.filters import Filterable
 from mq_django.core.holds import Hold
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.message_format import entry_ms
+from mq_django.core.message_streams import Chunk
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
-from mq_django.errors import TestKitError
+from mq_django.errors import NotSupported, TestKitError
 from mq_django.inspector.message_views import MessageView, ScannedRows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import StreamReader
 from mq_django.producers.topics import topics
 from mq_django.stores import open_log, open_store
 from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
+from mq_django.stores.message_streams import read_page
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
 from mq_django.transport.connections import open_transport
@@ -130,6 +132,43 @@ def breakers() -> list[Hold]:
     """
     found = [_stored_holds(part) for name in _names(None) for part in get_config().queue(name).each_part]
     return [hold for holds in found for hold in holds.values() if hold.by_breaker]
+
+
+def streamed(result_or_id: Any, queue: str | None = None) -> list[Chunk]:
+    """Return what the handler of a message or task has streamed so far, in order; after an end also that.
+
+    Args:
+        result_or_id: the result of `enqueue()`, or the id of a message.
+        queue: the name of its queue, or of a group of a topic; None: any queue.
+
+    Raises:
+        TestKitError: it is neither a result nor an id, or more than 10,000 chunks were streamed.
+        UnknownQueue: the queue is not configured.
+        NotSupported: the queue keeps no streams.
+        StoreError: Redis cannot be reached, or refuses a command.
+        ConfigurationError, NoServer: there is no usable server for tests.
+    """
+    message_id = getattr(result_or_id, "id", result_or_id)
+    if not isinstance(message_id, str):
+        raise TestKitError(f"streamed() takes a result or the id of a message, not {repr_of(result_or_id)}")
+    configs = [*(get_config().each_part() if queue is None else get_config().queue(queue).each_part)]
+    if queue is not None and configs[0].stream is None:
+        raise NotSupported(f"Queue {repr_of(queue)} keeps no streams: set STREAM in its settings")
+    found = (_streamed_in(config, message_id) for config in configs if config.stream is not None)
+    return next(filter(None, found), [])
+
+
+def _streamed_in(config: QueueConfig, message_id: str) -> list[Chunk]:
+    transport = open_transport("inspect", config.connection)
+
+    def chunks() -> Iterator[Chunk]:
+        after, last = None, ""
+        while last != after:
+            page, after = read_page(transport, config, message_id, last, BATCH), last
+            yield from page.chunks
+            last = page.last
+
+    return list(_up_to_limit(chunks(), f"The stream of message {repr_of(message_id)} has chunks:"))
 
 
 def _stored_holds(config: QueueConfig) -> Mapping[str, Hold]:

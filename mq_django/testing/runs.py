@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,7 +30,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome, SetAside
 from mq_django.core.texts import listing, repr_of
-from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
+from mq_django.errors import EndlessRun, StoreError, TestKitError, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
 from mq_django.producers.sinks import publication_sent
 from mq_django.producers.workflow_steps import StepDelivery
@@ -296,8 +296,14 @@ class QueueRun:
             loop=self,
             batches=Batches(state, self, self, 0),
         )
+        self._settler.reports.wake = self._send_streamed
         #: The handler of the latest message.
         self._handler = ""
+
+    def _send_streamed(self) -> None:
+        """Send what a handler has streamed, as a thread of a consumer does within milliseconds."""
+        with suppress(StoreError):
+            self._store.append(CONSUMER, self._settler.reports.streaming())
 
     def handle_ready(self, handled: list[Handled], *, raise_errors: bool, limit: int) -> bool:
         """Handle what is due or ready, add it to `handled`, and return whether there was anything.

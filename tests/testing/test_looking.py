@@ -8,12 +8,13 @@ from mq_django import queues, topics
 from mq_django.conf import get_config
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, SetAside
-from mq_django.errors import TestKitError, UnknownQueue, UnknownTopic
+from mq_django.errors import NotSupported, TestKitError, UnknownQueue, UnknownTopic
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.testing import looking
-from mq_django.testing.looking import DeadLetter, Queued, dead, delayed, messages, results, topic
+from mq_django.testing.looking import DeadLetter, Queued, dead, delayed, messages, results, streamed, topic
 from mq_django.transport.connections import open_transport
+from tests.seeding import add_to_stream
 from tests.testapp import tasks
 
 HOUR = timedelta(hours=1)
@@ -187,6 +188,34 @@ def test_the_results_of_a_task_or_a_queue_are_those_of_djangos_task_api():
     assert {each.id for each in results(tasks.note)} == {other.id, elsewhere.id}
     assert [each.id for each in results("default")] == [elsewhere.id]
     assert results("jobs") == []
+
+
+def test_what_was_streamed_is_found_by_a_result_or_an_id(mq_settings, namespace, monkeypatch):
+    kinds = {"emails": {"STREAM": True, "PARTITIONS": 2}, "jobs": {"STORE": "rsmq", "NAMESPACE": namespace}}
+    mq_settings(QUEUES={"default": {}, **kinds}, TOPICS={"orders": {"STREAM": True}})
+    result = tasks.note.using(queue_name="emails").enqueue(1)
+    assert streamed(result) == []
+    part = get_config().queue("emails").partitions_for_id(result.id)[0].name
+    monkeypatch.setattr(looking, "BATCH", 2)
+    add_to_stream(part, result.id, *[("text", str(number)) for number in range(5)], ("end", '{"outcome":"handled"}'))
+    found = streamed(result)
+    assert [chunk.value for chunk in found] == ["0", "1", "2", "3", "4", None]
+    assert streamed(result.id) == streamed(result.id, "emails") == found
+    assert streamed("unknown") == []
+    add_to_stream("orders:billing", "m1", ("log", "billed"))
+    assert [chunk.value for chunk in streamed("m1", "orders:billing")] == ["billed"]
+    monkeypatch.setattr(looking, "LIMIT", 5)
+    with pytest.raises(TestKitError, match="more than 5"):
+        streamed(result)
+
+
+def test_what_cannot_have_streamed_is_an_error():
+    with pytest.raises(NotSupported, match="Queue 'emails' keeps no streams: set STREAM"):
+        streamed("m1", "emails")
+    with pytest.raises(TestKitError, match="a result or the id of a message, not 7"):
+        streamed(7)
+    with pytest.raises(UnknownQueue):
+        streamed("m1", "nope")
 
 
 def test_a_topic_has_its_messages_in_order_and_the_lag_of_its_groups():

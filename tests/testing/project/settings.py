@@ -42,6 +42,7 @@ MQ_DJANGO = {
         "default": {"RESULT_TTL": 3600, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
         "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
         "slow": {"RATE_LIMIT": "1/m"},
+        "answers": {"STREAM": True, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
     },
     "TOPICS": {"orders": {"RETENTION": 86400}},
     # No other test meets its ticks.

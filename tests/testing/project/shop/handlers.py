@@ -1,6 +1,6 @@
 from django.core.mail import send_mail
 
-from mq_django import handler, queues, subscriber
+from mq_django import handler, queues, stream, subscriber
 from shop.models import Order
 
 emails = queues["emails"]
@@ -9,6 +9,12 @@ emails = queues["emails"]
 @handler("emails", "welcome")
 def welcome(message):
     send_mail("Welcome", "Thank you for your order.", None, [message.data["email"]])
+
+
+@handler("answers", "question")
+def answer(message):
+    for word in ("Yes, ", "we ", "have."):
+        stream(word)
 
 
 @handler("slow", "welcome")
