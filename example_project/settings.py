@@ -112,6 +112,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     # The gateway takes twenty SMS a second from us, and charges for each that it refuses. All consumers together keep
     # well below.
     "sms": {"RATE_LIMIT": "10/s", "CONCURRENCY": 4, "MAX_ATTEMPTS": 5, "TIMEOUT": 30, "OUTBOX": True},
+    # Answers stay readable for ten minutes after their end: a visitor may close the tab and come back.
+    "assistant": {"STREAM": {"entries": 2000, "bytes": 64 * 1024, "ttl": 600}, "TIMEOUT": 60, "OUTBOX": True},
     # The nightly import never takes all threads from what visitors wait for.
     "imports": {"CONCURRENCY": 4},
 }
@@ -127,6 +129,9 @@ NEWSLETTER = {"cron": "0 18 * * fri", "timezone": "Europe/Berlin"} if not _OFTEN
 
 #: How long a line of a price list takes: see `office/tasks.py`.
 PRICE_LINE_SECONDS = float(os.environ.get("EXAMPLE_PROJECT_PRICE_LINE_SECONDS", "0"))
+
+#: How long the assistant takes for a word: see `shop/assistant.py`.
+ASSISTANT_WORD_SECONDS = float(os.environ.get("EXAMPLE_PROJECT_WORD_SECONDS", "0.05"))
 
 #: A log that three groups read: see `office/handlers.py`.
 TOPICS: dict[str, dict[str, Any]] = {"orders": {"RETENTION": timedelta(days=30), "OUTBOX": True}}

@@ -52,6 +52,7 @@ CART_REMINDER_DELAY = timedelta(hours=1)
 REPORT_SCHEDULE = cron("0 3 * * *") if find_spec("croniter") else every(days=1)
 #: The example project's import of price lists.
 IMPORT_SCHEDULE = REPORT_SCHEDULE
+ASSISTANT_WORD_SECONDS = 0.0
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
 

@@ -45,6 +45,12 @@ class CodeForm(forms.Form):
     code = forms.CharField(label="Code from the mail", max_length=6)
 
 
+class QuestionForm(forms.Form):
+    """What to ask the assistant."""
+
+    question = forms.CharField(max_length=200)
+
+
 class ForgottenPasswordForm(PasswordResetForm):
     """Django's form, that leaves the mailing to a task."""
 

@@ -1,6 +1,6 @@
-"""Handlers of named messages: the steps of a notification, one-time codes, newsletters."""
+"""Handlers of named messages: the steps of a notification, one-time codes, newsletters, questions."""
 
-from example_project.shop import letters
+from example_project.shop import assistant, letters
 from example_project.shop.cascade import PATIENCE, QUEUE, SMS_QUEUE, take_step
 from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Channel
@@ -36,3 +36,9 @@ def code(message: Message) -> None:
 def newsletter(message: Message) -> None:
     """Mail one newsletter."""
     letters.mail_newsletter(message)
+
+
+@handler(assistant.QUEUE, "question")
+def question(message: Message) -> None:
+    """Answer a question of a visitor, who reads along."""
+    assistant.answer(message)

@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from example_project.shop import views
+from example_project.shop import assistant, views
+from mq_django.views import message_stream
 
 app_name = "shop"
 
@@ -14,6 +15,8 @@ urlpatterns = [
     path("cart/keep/", views.keep_cart, name="keep"),
     path("cart/empty/", views.empty_cart, name="empty"),
     path("checkout/", views.checkout, name="checkout"),
+    path("assistant/", views.assistant, name="assistant"),
+    path("assistant/<str:id>/", message_stream, {"may_read": assistant.may_read, "queue": assistant.QUEUE}, "answer"),
     path("orders/", views.orders, name="orders"),
     path("orders/find/", views.find_orders, name="find"),
     path("orders/<uuid:reference>/", views.order, name="order"),

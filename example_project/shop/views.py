@@ -9,9 +9,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from example_project.shop import assistant as assisting
 from example_project.shop import letters
 from example_project.shop.carts import close_cart, find_cart, open_cart
-from example_project.shop.forms import CheckoutForm, CodeForm, FindOrdersForm, KeepCartForm, QuantityForm
+from example_project.shop.forms import (
+    CheckoutForm,
+    CodeForm,
+    FindOrdersForm,
+    KeepCartForm,
+    QuantityForm,
+    QuestionForm,
+)
 from example_project.shop.models import Order, Product
 from example_project.shop.ordering import place_order
 
@@ -134,3 +142,14 @@ def orders(request: HttpRequest) -> HttpResponse:
     found = Order.objects.filter(email=known) if known else None
     context = {"form": form, "orders": found, "email": known, "asked": email}
     return render(request, "shop/orders.html", context, status=422 if form.is_bound else 200)
+
+
+@require_http_methods(["GET", "POST"])
+def assistant(request: HttpRequest) -> HttpResponse:
+    """Take a question, and show the answer while it is given."""
+    form = QuestionForm(request.POST or None)
+    if form.is_valid():
+        assisting.ask(request, form.cleaned_data["question"])
+        return redirect("shop:assistant")
+    asked = [{"id": message_id, "question": question} for message_id, question in assisting.questions(request)]
+    return render(request, "shop/assistant.html", {"form": form, "asked": asked}, status=422 if form.is_bound else 200)

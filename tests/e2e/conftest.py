@@ -92,6 +92,14 @@ class Shop:
         if self.has_ended():
             self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
 
+    def kill_consumer(self) -> None:
+        """Kill the consumer, which its supervisor replaces."""
+        (found,) = json.loads(self.manage("mq", "consumers", "--json"))
+        supervisor = self._running["consumers"].pid
+        children = " ".join(path.read_text() for path in Path(f"/proc/{supervisor}/task").glob("*/children"))
+        assert str(found["pid"]) in children.split()
+        os.kill(found["pid"], signal.SIGKILL)
+
     def do(self, code: str) -> str:
         """Run some Python in the project."""
         return self.manage("shell", "--verbosity", "0", "-c", code)
