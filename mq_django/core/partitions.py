@@ -144,16 +144,3 @@ begin_turns()
 # Forked children would all go on with the same partition.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=begin_turns)
-
-
-def likely_first(names: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Return the positions of each queue's first partition, and of the others: see QueueConfig.partitions_for_id().
-
-    `names`: of each partition that of its queue.
-    """
-    seen: set[str] = set()
-    likely, others = list[int](), list[int]()
-    for at, name in enumerate(names):
-        (others if name in seen else likely).append(at)
-        seen.add(name)
-    return likely, others
