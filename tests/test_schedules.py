@@ -23,8 +23,10 @@ def one(**options):
 
 @needs_croniter
 def test_a_schedule_in_settings_publishes_a_message():
-    entry = one(queue="emails", message="report", data={"n": 1}, cron="0 3 * * *", timezone="Europe/Berlin", priority=5)
-    assert (entry.queue, entry.message, entry.data, entry.priority) == ("emails", "report", {"n": 1}, 5)
+    entry = one(
+        queue="emails", message="report", data={"n": 1}, cron="0 3 * * *", timezone="Europe/Berlin", priority="low"
+    )
+    assert (entry.queue, entry.message, entry.data, entry.priority) == ("emails", "report", {"n": 1}, -10)
     assert entry.when == cron("0 3 * * *", timezone="Europe/Berlin")
 
 
@@ -59,7 +61,8 @@ WRONG = [
     ({"every": 5, "message": "report", "expires": 0}, "['expires'] must be a timedelta"),
     ({"every": 5, "task": "report", "args": 7}, "['args'] must be list or tuple"),
     ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
-    ({"every": 5, "message": "report", "priority": 101}, "a whole number from -100 to 100, not 101"),
+    ({"every": 5, "message": "report", "priority": 101}, "-100 to 100, or high, normal, low, not 101"),
+    ({"every": 5, "message": "report", "priority": "urgent"}, "-100 to 100, or high, normal, low, not 'urgent'"),
     ({"every": 5, "message": "report", "timezone": "Europe/Berlin"}, "['timezone'] needs 'cron'"),
     ({"every": 5, "message": "report", "args": [1]}, "['args'] needs 'task'"),
     ({"every": 5, "task": "report", "data": 1}, "['data'] needs 'message'"),

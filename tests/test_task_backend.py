@@ -568,6 +568,9 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
     for priority in [-101, 101, 3.1, "x", True]:
         with subtests.test(priority=priority), pytest.raises(InvalidTask, match="priority must be"):
             tasks.noop.using(priority=priority)
+    assert tasks.noop.using(priority=3).using(priority="low").priority == -10
+    assert tasks.noop.using(priority=3).using(priority="normal").priority == 0
+    assert task(priority="high")(module_level).priority == 10
 
 
 def test_the_queue_must_be_configured(plain):
@@ -595,6 +598,7 @@ def test_what_is_refused_is_said_in_djangos_words(plain, subtests):
     task = plain_task(module_level)
     for change, said in [
         (lambda: task.using(priority=-101), "priority must be a whole number between -100 and 100."),
+        (lambda: plain_task(priority="high")(module_level), "priority must be a whole number between -100 and 100."),
         (lambda: task.using(queue_name="queue-2"), "Queue 'queue-2' is not valid for backend."),
         (lambda: task.using(run_after=datetime(2100, 1, 1)), "run_after must be an aware datetime."),  # noqa: DTZ001
         (lambda: plain_task(any), "Task function must be defined at a module level."),

@@ -266,6 +266,12 @@ def test_a_key_that_is_taken_can_be_an_error(trigger):
         cart.save()
 
 
+def test_a_priority_can_be_named(trigger, redis_client):
+    trigger(post_save, sender=Cart, delay=600, unique="{instance.pk}", priority="high")
+    cart = Cart.objects.create()
+    assert queues["default"].find(unique=str(cart.pk)).message.priority == 10
+
+
 def test_expiry_and_priority_can_be_said(trigger):
     trigger(post_save, sender=Cart, expires=timedelta(minutes=5), priority=7)
     Cart.objects.create()

@@ -9,7 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.core.jsontext import dumps, loads, parser_of
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
@@ -126,6 +126,10 @@ MAX_NAME_LENGTH = 255
 MAX_PARTS = 1000
 #: Priorities are from -MAX_PRIORITY to MAX_PRIORITY.
 MAX_PRIORITY = 100
+#: Names for some of them, wherever a program or a person says one. Messages have the numbers.
+PRIORITIES = {"high": 10, "normal": 0, "low": -10}
+#: A priority as a program says it.
+Priority = int | Literal["high", "normal", "low"]
 #: Values of the attribute `alone`: whether the crash before was charged as an attempt.
 CHARGED, SUSPECT = "1", "suspect"
 
@@ -153,6 +157,11 @@ RESERVED = frozenset(
         "message",
     )
 )
+
+
+def numbered(priority: Any) -> Any:
+    """Return the number of a priority that is named; what is no such name as it is."""
+    return PRIORITIES.get(priority, priority) if isinstance(priority, str) else priority
 
 
 def moment(milliseconds: int) -> str:

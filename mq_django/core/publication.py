@@ -21,8 +21,11 @@ from mq_django.core.message_format import (
     MAX_NAME_LENGTH,
     MAX_PARTS,
     MAX_PRIORITY,
+    PRIORITIES,
     RESERVED,
+    Priority,
     encode_body,
+    numbered,
 )
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
@@ -144,12 +147,12 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
 
 
 def check_priority(priority: object) -> int:
-    """Return a valid priority, else raise InvalidMessage."""
-    if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
-        raise InvalidMessage(
-            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {repr_of(priority)}"
-        )
-    return priority
+    """Return a valid priority as a number, else raise InvalidMessage."""
+    found: object = numbered(priority)
+    if type(found) is not int or not -MAX_PRIORITY <= found <= MAX_PRIORITY:
+        words = f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, or {', '.join(PRIORITIES)}"
+        raise InvalidMessage(f"priority must be {words}, not {repr_of(priority)}")
+    return found
 
 
 def uniqueness(
@@ -357,7 +360,7 @@ def publication(
     deliver_at: datetime | None = None,
     key: str | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
-    priority: int = 0,
+    priority: Priority = 0,
     unique: str | None = None,
     unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
@@ -413,7 +416,7 @@ def publications(
     deliver_at: datetime | None = None,
     key: str | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
-    priority: int = 0,
+    priority: Priority = 0,
     expires: Duration | datetime | None = None,
     message_ids: Iterable[str] | None = None,
     once: bool = False,
@@ -430,9 +433,9 @@ def publications(
         InvalidMessage: data, name, key or an option of any cannot be sent.
         NotSupported: the destination has no such option.
     """
-    keeps_result = runs_task and destination.keeps_results
-    options = _options(destination, delay, deliver_at, once=once, keeps_result=keeps_result)
-    ready = options.delay_ms is None and options.due_ms is None and not priority
+    options = _options(destination, delay, deliver_at, once=once, keeps_result=runs_task and destination.keeps_results)
+    level = _priority(destination, priority)
+    ready = options.delay_ms is None and options.due_ms is None and not level
     at_ms = clock.now_ms()
     shared = Message(
         id="",
@@ -443,7 +446,7 @@ def publications(
         # The time of a ready message is in the id of its stream entry, which its sender does not know.
         published_ms=None if ready and not runs_task else at_ms,
         expires_ms=None if expires is None else _expiry(expires, at_ms, options),
-        priority=_priority(destination, priority),
+        priority=level,
         headers=check_headers(headers),
     )[3:]
     new_id = destination.new_id
@@ -591,7 +594,7 @@ def _expiry(expires: Duration | datetime, at_ms: int, options: PublishOptions) -
     return found
 
 
-def _priority(destination: DeliveryOptions, priority: int) -> int:
-    if check_priority(priority):
+def _priority(destination: DeliveryOptions, priority: Priority) -> int:
+    if found := check_priority(priority):
         check_supported(destination, "priority")
-    return priority
+    return found

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from mq_django.core.clock import Duration, aware, read_duration
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.message_format import moment
+from mq_django.core.message_format import Priority, moment, numbered
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.options import WrongParts, read_positive_duration
 from mq_django.core.publication import Publication, check_name, check_priority, check_text, publication
@@ -331,7 +331,7 @@ class ScheduleOptions(TypedDict, total=False):
     args: Sequence[Any] | None
     kwargs: Mapping[str, Any] | None
     #: As in `Queue.publish`.
-    priority: int | None
+    priority: Priority | None
     key: str | None
     #: How long after its tick a message may be handled: a timedelta or seconds.
     expires: Duration | None
@@ -351,7 +351,7 @@ SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
     "task": (str,),
     "args": (list, tuple),
     "kwargs": (Mapping,),
-    "priority": (int,),
+    "priority": (int, str),
     "key": (str,),
     "expires": (timedelta, int, float),
     "starts": (datetime, str),
@@ -406,6 +406,8 @@ def definition_of(options: Mapping[str, Any]) -> bytes:
         if option in written:
             seconds = _duration(option, written[option]).total_seconds()
             written[option] = int(seconds) if seconds.is_integer() else seconds
+    if "priority" in written:
+        written["priority"] = numbered(written["priority"])
     for option in ("starts", "ends"):
         if option in written:
             written[option] = read_moment(option, written[option]).isoformat()

@@ -39,6 +39,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def priority(text: str) -> int | str:
+    """Parse a priority: a whole number, or a name, which is checked later."""
+    return int(text) if re.fullmatch(r"-?\d{1,3}", text, re.ASCII) else text
+
+
 def page_size(text: str) -> int:
     """Parse how many messages to show."""
     if not text.isdecimal() or not 1 <= int(text) <= MAX_SHOWN:

@@ -31,6 +31,7 @@ from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.search import Listing, Problem, Query, parse, problem_sentence, step
 from mq_django.inspector.stream_reader import Scanned
+from mq_django.management.argument_types import priority
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table
 from mq_django.producers import queues
 from mq_django.stores.activity import Effect, recorded
@@ -395,7 +396,8 @@ def publish(options: Options, _: Terminal) -> VerbResult:
         except DecodeError as error:
             verb = "is" if name == "data" else "are"
             raise CommandError(f"The {name} {verb} {error}", returncode=2) from error
-    given = {name: options[name] for name in ("delay", "key", "unique", "at_most", "priority", "expires")}
+    given = {name: options[name] for name in ("delay", "key", "unique", "at_most", "expires")}
+    given["priority"] = priority(options["priority"])
     message_id = _publish(options["queue"], options["name"], read["data"], {**given, "headers": read["headers"]})
     return VerbResult({"id": message_id}, [message_id])
 

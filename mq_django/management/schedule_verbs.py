@@ -14,6 +14,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import plans
 from mq_django.inspector.message_views import moment_text
+from mq_django.management.argument_types import priority
 from mq_django.management.terminal import (
     Options,
     Terminal,
@@ -44,7 +45,7 @@ OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "every": (float, "Instead of --cron: seconds."),
     "message": (str, "The name of the message."),
     "task": (str, "Instead of --message: the path of a task."),
-    "priority": (int, "-100 to 100."),
+    "priority": (priority, "-100 to 100, or high, normal, low."),
     "key": (str, "The key of the message."),
     "expires": (float, "Seconds after its tick in which a message may be handled."),
     "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),

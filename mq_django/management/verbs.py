@@ -306,7 +306,7 @@ VERBS: dict[str, Verb | Actions] = {
         arg("--key", "The key of the message."),
         arg("--unique", "With --delay: replace a waiting message with the same unique key."),
         arg("--at-most", "With --unique: postpone it no longer than these seconds after the first.", type=float),
-        arg("--priority", "-100 to 100; higher runs sooner.", type=int, default=0),
+        arg("--priority", "-100 to 100, or high, normal, low; higher runs sooner.", default="normal"),
         arg("--expires", "Seconds after which it is not handled any more.", type=float),
         arg("--headers", "Texts by name, as a JSON object.", metavar="JSON"),
     ),

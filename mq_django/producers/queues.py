@@ -10,6 +10,7 @@ from django.utils.module_loading import import_string
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.message_format import Priority
 from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, LookupState
 from mq_django.core.publication import Publication, check_text, due, publication, publications, unknown_options
 from mq_django.core.queue_configs import DeliveryOptions
@@ -291,7 +292,7 @@ class Queue(WaitingMessages):
         deliver_at: datetime | None = None,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
-        priority: int = 0,
+        priority: Priority = 0,
         unique: str | None = None,
         unique_for: Duration | str | None = None,
         on_conflict: str | None = None,
@@ -320,7 +321,7 @@ class Queue(WaitingMessages):
                 project with `USE_TZ`.
             key: the subject of the message, such as "order:7". Limits by key use it.
             headers: a dict of text by lower-case name.
-            priority: -100 to 100; higher runs sooner.
+            priority: -100 to 100, or "high" (10), "normal" (0) or "low" (-10); higher runs sooner.
             unique: a unique key. With a delay, the message replaces the delayed one with the same key; see
                 `on_conflict`.
             unique_for: how long the unique key is taken, even while the message is ready or being handled. "handled":
@@ -386,7 +387,7 @@ class Queue(WaitingMessages):
         deliver_at: datetime | None = None,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
-        priority: int = 0,
+        priority: Priority = 0,
         expires: Duration | datetime | None = None,
         message_ids: Iterable[str] | None = None,
         using: str | None = None,

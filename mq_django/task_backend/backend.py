@@ -18,13 +18,12 @@ from mq_django.core.clock import Duration
 from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
-from mq_django.core.message_format import MAX_PRIORITY
-from mq_django.core.publication import check_priority, unknown_options
+from mq_django.core.message_format import MAX_PRIORITY, Priority, numbered
+from mq_django.core.publication import unknown_options
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of
 from mq_django.discovery import import_declaring
-from mq_django.errors import InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, InvalidTask, Task, task_backends
@@ -128,12 +127,10 @@ class TaskBackend(Base):
             ConfigurationError: its path is the name of another handler.
         """
         # Django compares and asks these as numbers and datetimes.
-        try:
-            check_priority(task.priority)
-        except InvalidMessage as error:
+        if type(task.priority) is not int or abs(task.priority) > MAX_PRIORITY:
             # In Django's words, as far as its full stop.
             text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
-            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not") from error
+            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not")
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {repr_of(task.run_after)}")
         if yields(task.func):
@@ -372,7 +369,7 @@ def task(function: Function, /) -> MQTask: ...
 @overload
 def task(
     *,
-    priority: int = ...,
+    priority: Priority = ...,
     queue_name: str = ...,
     takes_context: bool = ...,
     retry: RetryPolicy | None = ...,
@@ -386,7 +383,7 @@ def task(
     function: Function | None = None,
     /,
     *,
-    priority: int = 0,
+    priority: Priority = 0,
     queue_name: str = "default",
     takes_context: bool = False,
     retry: RetryPolicy | None = None,
@@ -406,7 +403,7 @@ def task(
 
     Args:
         function: for `@task` without parentheses.
-        priority: -100 to 100; higher runs sooner.
+        priority: -100 to 100, or "high" (10), "normal" (0) or "low" (-10); higher runs sooner.
         queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` and `manage.py check` look up.
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: the policy for failed attempts; None: the queue's RETRY.
@@ -431,7 +428,7 @@ def task(
     def decorate(function: Function) -> MQTask:
         made = MQTask(
             func=function,
-            priority=priority,
+            priority=numbered(priority),
             backend=OWN_ALIAS,
             queue_name=queue_name,
             run_after=None,

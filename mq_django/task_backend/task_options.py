@@ -13,6 +13,7 @@ from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration, check_aware
 from mq_django.core.handler_options import call_headers, check_retry, parse_timeout
 from mq_django.core.jsontext import dumps, invalid_at, loads
+from mq_django.core.message_format import Priority, numbered
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import (
     check_headers,
@@ -268,7 +269,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
     def using(
         self,
         *,
-        priority: int | None = None,
+        priority: Priority | None = None,
         queue_name: str | None = None,
         run_after: datetime | None = None,
         backend: str | None = None,
@@ -293,7 +294,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
 
         Args:
-            priority: -100 to 100; higher runs sooner.
+            priority: -100 to 100, or "high" (10), "normal" (0) or "low" (-10); higher runs sooner.
             queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` looks up.
             run_after: a datetime; replaces `delay`. It must be aware in a project with `USE_TZ`.
             backend: an alias in TASKS. Another text raises the error of Django's tasks for it.
@@ -314,7 +315,8 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
                 of each other, `enqueue()` checks.
         """
         _check(self, unknown, delay, run_after)
-        changed = _given(priority=priority, queue_name=queue_name, run_after=_aware(run_after), backend=_alias(backend))
+        own, after = numbered(priority), _aware(run_after)
+        changed = _given(priority=own, queue_name=queue_name, run_after=after, backend=_alias(backend))
         sending = {"using": using, "on_commit": on_commit, "robust": robust, "outbox": outbox}
         published = _given(
             delay=delay,

@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.jsontext import dumps, received
 from mq_django.core.keys import GROUP_SEPARATOR, READY
+from mq_django.core.message_format import Priority
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.publication import Publication, publication
 from mq_django.core.texts import repr_of
@@ -27,7 +28,7 @@ def message(
     attempt: int = 1,
     key: str | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
-    priority: int = 0,
+    priority: Priority = 0,
     unique: str | None = None,
     expires: Duration | datetime | None = None,
     message_id: str | None = None,
@@ -72,7 +73,7 @@ class MessageOptions(TypedDict, total=False):
     attempt: int
     key: str | None
     headers: Mapping[str, str]
-    priority: int
+    priority: Priority
     unique: str | None
     expires: Duration | datetime | None
     message_id: str | None

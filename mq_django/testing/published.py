@@ -12,6 +12,7 @@ from mq_django.conf import get_config
 from mq_django.core.clock import Duration
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.jsontext import dumps, loads, received
+from mq_django.core.message_format import Priority, numbered
 from mq_django.core.publication import Publication, due
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidMessage, TestKitError
@@ -109,7 +110,7 @@ class Criteria(TypedDict, total=False):
     key: str | None
     unique: str | None
     headers: Mapping[str, str]
-    priority: int
+    priority: Priority
     #: A timedelta or seconds.
     delay: Duration | None
     deliver_at: datetime | None
@@ -176,6 +177,8 @@ def _normalized(field: str, value: Any) -> Any:
         return timedelta(milliseconds=milliseconds or 0)
     if field == "deliver_at" and value is not None:
         return utc(due(None, value)[1])
+    if field == "priority":
+        return numbered(value)
     if field not in ("data", "args", "kwargs"):
         return value
     found = _in_json(value)

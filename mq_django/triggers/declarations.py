@@ -21,6 +21,7 @@ from mq_django.conf import Config, get_config, read
 from mq_django.core import clock
 from mq_django.core.clock import Duration
 from mq_django.core.logs import get_logger
+from mq_django.core.message_format import Priority
 from mq_django.core.publication import check_name, check_priority, due, expiry, postponable, uniqueness
 from mq_django.core.templates import Arguments, Template, filler
 from mq_django.core.texts import class_name, repr_of
@@ -270,7 +271,7 @@ def on_signal(
     on_conflict: str | None = None,
     at_most: Duration | None = None,
     expires: timedelta | None = None,
-    priority: int | None = None,
+    priority: Priority | None = None,
     cancel_on: Sequence[Sequence[Any]] = (),
     when: Callable[..., Any] | None = None,
     args: Any = None,
@@ -412,7 +413,7 @@ def _checked(
     on_conflict: str | None = None,
     at_most: Duration | None = None,
     expires: timedelta | None = None,
-    priority: int | None = None,
+    priority: Priority | None = None,
 ) -> dict[str, Any]:
     """Return the given options of a publish, with the default of on_conflict for a trigger."""
     # Several signals for one key are normal, so by default a further one is not an error.

@@ -87,6 +87,20 @@ def test_options(subtests):
             assert publication(QUEUE, "welcome", 1, **options).options == PublishOptions(QUEUE, **found)
 
 
+def test_priorities_have_names(subtests):
+    for name, number in (("high", 10), ("normal", 0), ("low", -10)):
+        with subtests.test(name=name):
+            assert publication(QUEUE, "welcome", 1, priority=name).message.priority == number
+            (made,) = publications(QUEUE, [("welcome", 1)], priority=name)
+            assert made.message.priority == number
+            assert (
+                made.message.published_ms == (publications(QUEUE, [("n", 1)], priority=number)[0]).message.published_ms
+            )
+            if number:
+                with pytest.raises(NotSupported, match="priorities"):
+                    publication(RSMQ, "welcome", 1, priority=name)
+
+
 def test_no_result_is_kept_where_none_are(subtests):
     for destination in [QueueConfig(name="q", result_ttl=timedelta(0)), RSMQ, TOPIC]:
         with subtests.test(destination=destination):
@@ -183,7 +197,7 @@ BAD = [
     ("delay", [-1, True, "5", NAN, float("inf"), timedelta(days=4000), timedelta(seconds=-1), []], {}, "delay"),
     ("delay", [5], {"deliver_at": MOMENT}, "not both"),
     ("deliver_at", [2_000_000_000, "2033-05-18", timedelta(1)], {}, "datetime"),
-    ("priority", [101, -101, True, 1.0, "1", None], {}, "priority"),
+    ("priority", [101, -101, True, 1.0, "1", None, "High", "urgent", "", ["high"]], {}, "100, or high, normal, low"),
     ("key", ["", 7, "a\nb", LONG, b"k"], {}, "key"),
     ("message_id", ["", 7, "u:cart:7", "p:1", LONG, "a\nb"], {}, "id"),
     ("headers", HEADERS, {}, "[Hh]eader"),

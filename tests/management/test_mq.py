@@ -14,6 +14,7 @@ from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched
+from mq_django.inspector.message_lists import messages
 from mq_django.management.commands.mq import Command
 from mq_django.management.terminal import user_name
 from mq_django.management.verbs import MOVED
@@ -196,13 +197,14 @@ def test_peek_spells_out_what_would_speak_to_the_terminal():
 
 
 def test_publish_puts_a_message_in():
-    message_id = mq_json("publish", "emails", "welcome", '{"user_id": 7}')["id"]
+    message_id = mq_json("publish", "emails", "welcome", '{"user_id": 7}', "--priority", "high")["id"]
     mq("publish", "emails", "welcome", "--delay", "60", "--unique", "u", "--at-most", "60")
     due_ms = queues["emails"].find(unique="u").due_ms
     mq("publish", "emails", "welcome", "--delay", "6000", "--unique", "u")
     assert queues["emails"].find(unique="u").due_ms == due_ms
 
     assert mq_json("find", "emails")[0]["id"] == message_id
+    assert [view.priority for view in messages("emails", "ready", limit=5).rows] == [10]
     assert inspector.queue("emails").delayed == 1
 
 
@@ -514,6 +516,8 @@ def test_wrong_arguments_exit_with_2(mq_settings):
         ("publish", "emails", "welcome", "--delay", "-1"),
         ("publish", "emails", "welcome", "--delay", "9", "--unique", "u", "--at-most", "8"),
         ("publish", "emails", "", "1"),
+        ("publish", "emails", "welcome", "--priority", "urgent"),
+        ("publish", "emails", "welcome", "--priority", "101"),
         ("topics", "log", "events", "--since", "2026-13-01"),
         ("topics", "seek", "events:billing", "somewhere"),
         ("purge", "emails", "--state", "ready", "--error", "x", "--yes"),

@@ -26,14 +26,14 @@ def keys(mq_settings):
 @needs_croniter
 def test_a_schedule_is_created_listed_and_changed():
     data = '{"customer": 7, "password": "geheim"}'
-    made = mq_json("schedules", "create", *MADE, "--data", data, "--priority", "5", "--starts", "2026-01-01T00:00Z")
+    made = mq_json("schedules", "create", *MADE, "--data", data, "--priority", "high", "--starts", "2026-01-01T00:00Z")
     assert (made["state"], made["origin"], made["when"]) == ("on", "runtime", "every 1:00:00")
     assert made["created_by"].endswith("mq")
     assert made["options"]["data"]["customer"] == 7
     assert "geheim" not in mq("schedules", "list", "--json")
     changed = mq_json("schedules", "change", "digest", "--queue", "emails", "--cron", "0 7 * * *", "--remove", "data")
     assert set(changed["options"]) == {"cron", "message", "priority", "starts"}
-    assert schedules.get("digest", queue="emails").options["priority"] == 5
+    assert schedules.get("digest", queue="emails").options["priority"] == 10
     assert mq_json("schedules", "list") == mq_json("schedules")
     assert mq_json("schedules", "list", "--queue", "emails") == [changed]
     heading, row = mq("schedules", "list", "--queue", "emails").splitlines()
