@@ -189,7 +189,7 @@ def test_without_redis_a_client_is_told_to_come_again(monkeypatch):
     monkeypatch.setattr(message_streams, "read_after", lost)
     response = get()
     assert (response.status_code, response["Retry-After"]) == (503, "5")
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_a_process_has_a_limit_of_readers(mq_settings, writer):
@@ -202,7 +202,7 @@ def test_a_process_has_a_limit_of_readers(mq_settings, writer):
     next(iter(two))
     one.close()
     two.close()
-    assert hub()._open == {}
+    assert hub()._followed == {}
     writer.end()
     assert "end" in read_all(get())
 
@@ -253,7 +253,7 @@ def test_under_asgi_no_thread_waits(writer):
         return events(text.decode())
 
     assert [event for _, event, _ in arun(read())] == ["text", "text", "end"]
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_under_asgi_a_silence_is_kept_alive(writer, monkeypatch):
@@ -283,11 +283,11 @@ def test_a_visitor_who_leaves_is_forgotten(writer, began):
             await asyncio.to_thread(await_following, writer.key)
             sending.cancel()
             await asyncio.wait([sending])
-            assert (hub()._open, views._readers) == ({}, set())
+            assert (hub()._followed, views._readers) == ({}, set())
         await asyncio.to_thread(response.close)
 
     arun(leave())
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 # The template tag.

@@ -144,48 +144,49 @@ class StreamReader:
         self._is_closed = True
         self._forget_task()
         if self._hub is not None:
-            self._hub.close(self._key, self)
+            self._hub.leave(self._key, self)
 
     def _wake_up(self) -> None:
         with suppress(RuntimeError):  # the event loop is closed
             self.wake()
 
     def _read_page(self) -> None:
-        hub = self._hub or self._opened()
-        if hub is None:
+        if self._hub is None:
+            self._begin()
+        config, hub = self._config, self._hub
+        if config is None or hub is None:
             self._again = time.monotonic() + TRY_AGAIN
             return
-        known, page = hub.known(self._key), self._page()
+        known, page = hub.position(self._key), self._page(config)
         if page.last is None and not self._has_begun:
-            self._watch_task()
+            self._watch_task(config)
             if self._has_ended_task:
                 # Both ends are written together: perhaps just now.
-                page = self._page()
+                page = self._page(config)
                 if page.last is None:
                     raise StreamNotFound(f"Task {self._message_id} has ended, and there is no stream of it")
         with self._lock:
             self._add(page)
             # Before it follows, because it is offered something at once.
             self._is_behind = self._has_more or self._has_ended_task > self._has_begun
-        if not (self._has_more or self.is_over or hub.follow(self._key, self, self._position, known)):
+        if self._is_behind or self._is_end or test_mode.handle_ready is not None:
+            return
+        if not hub.follow(config, self._key, self, max(self._position, known)):
             self._is_behind = True
+        if self._is_closed:
+            # Meanwhile, by an event loop.
+            hub.leave(self._key, self)
 
-    def _opened(self) -> StreamHub | None:
-        """Return the hub that hears of the stream from now on; None if it is not known where the stream will be."""
+    def _begin(self) -> None:
+        """Find out where the stream is, if that is known."""
         if test_mode.handle_ready is not None:
             # In such a test nothing else handles messages.
             test_mode.handle_ready()
             self._seconds = 0.0
-        self._config = config = self._config or self._found()
-        if config is None:
-            return None
-        self._key = config.keys.message_stream(self._message_id)
-        self._hub = hub = hubs.of(config.connection)
-        hub.open(config, self._message_id, self)
-        if self._is_closed:
-            # Meanwhile, by an event loop.
-            self.close()
-        return hub
+        self._config = self._config or self._found()
+        if self._config is not None:
+            self._key = self._config.keys.message_stream(self._message_id)
+            self._hub = hubs.of(self._config.connection)
 
     def _found(self) -> QueueConfig | None:
         """Return the queue or partition that has the stream, or the task's result."""
@@ -203,16 +204,15 @@ class StreamReader:
         # A message that was published without a task has no result. Its id may name its partition.
         return likely[0] if len(likely) == 1 and number_in_id(self._message_id) is not None else None
 
-    def _page(self) -> Page:
-        assert self._config is not None
+    def _page(self, config: QueueConfig) -> Page:
         start = self._position if self._has_begun else self._start
-        return read_after(open_transport("produce", self._config.connection), [{self._key: start}])[self._key]
+        return read_after(open_transport("produce", config.connection), [{self._key: start}])[self._key]
 
-    def _watch_task(self) -> None:
+    def _watch_task(self, config: QueueConfig) -> None:
         """Hear of the end of the task: it may stream nothing."""
-        if self._watcher is None and self._config is not None and self._config.keeps_results:
-            self._watcher = watchers.of(self._config.connection)
-            self._watcher.watch(self._config, [self._message_id], self._on_end, is_slow=True)
+        if self._watcher is None and config.keeps_results and test_mode.handle_ready is None:
+            self._watcher = watchers.of(config.connection)
+            self._watcher.watch(config, [self._message_id], self._on_end, is_slow=True)
 
     def _on_end(self, _: str, result: Result | None) -> None:
         with self._lock:

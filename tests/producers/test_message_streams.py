@@ -100,7 +100,7 @@ def hub():
 
 def await_following(key, readers=1):
     """Wait until so many readers follow a stream, and its subscription has begun."""
-    wait_until(lambda: key in hub()._open and len(hub()._open[key].following) == readers)
+    wait_until(lambda: key in hub()._followed and len(hub()._followed[key].readers) == readers)
     client = get_client("produce", key=key)
     wait_until(lambda: client.pubsub_numsub(key)[0][1] == 1)
 
@@ -130,7 +130,7 @@ def test_a_stream_that_has_ended_is_replayed(writer):
     ]
     assert [each.number for each in found] == [1, 2, 3, 4, 5, 6]
     assert (found[-1].outcome, found[-1].error) == ("buried", "ValueError: no")
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 @pytest.mark.usefixtures("no_looks")
@@ -146,7 +146,7 @@ def test_a_reader_replays_and_then_follows(writer, in_background):
     rest = in_background(list, found)
     writer.end()
     assert values(rest.result(LONG)) == ["end"]
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 @pytest.mark.usefixtures("no_looks")
@@ -211,7 +211,7 @@ def test_a_reader_takes_no_more_than_its_buffer_holds(writer, monkeypatch):
     writer.texts(*"abcde")
     wait_until(lambda: reader.must_fetch)
     assert len(reader._buffer) <= 3
-    assert hub()._open[writer.key].following == set()
+    assert hub()._followed == {}
     found = values(reader.take())
     reader.fetch()
     assert [*found, *values(reader.take())] == list("abcde")
@@ -265,7 +265,7 @@ def test_a_lost_notification_delays_a_chunk(writer, monkeypatch, in_background):
     reading = in_background(read)
     await_following(writer.key)
     writer.texts("a", heard=False)
-    wait_until(lambda: hub()._open[writer.key].position > (0, 0))
+    wait_until(lambda: hub()._followed[writer.key].position > (0, 0))
     writer.end()
     assert reading.result(LONG) == ["a", "end"]
 
@@ -281,7 +281,7 @@ def test_what_came_while_the_subscription_was_broken_is_read(mq_settings, in_bac
         writer.texts("a", heard=False)
         for each in writer.client.client_list(_type="pubsub"):
             writer.client.client_kill_filter(_id=each["id"])
-        wait_until(lambda: hub()._open[writer.key].position > (0, 0))
+        wait_until(lambda: hub()._followed[writer.key].position > (0, 0))
         writer.texts("b")
         writer.end()
         assert reading.result(LONG) == ["a", "b", "end"]
@@ -313,7 +313,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(monkeypatch):
     monkeypatch.setattr(message_streams, "read_after", lost)
     with pytest.raises(ConnectionLost, match="gone"):
         read()
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 @pytest.mark.usefixtures("no_looks")
@@ -364,7 +364,7 @@ def test_a_timeout_counts_from_the_last_chunk(writer):
     with pytest.raises(WaitTimeout, match=r"m1 has streamed nothing for 0\.05 s") as raised:
         next(found)
     assert raised.value.missing == ["m1"]
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_a_task_that_has_ended_without_a_stream():
@@ -444,7 +444,7 @@ def test_without_a_queue_the_one_that_has_the_stream_is_found(in_background):
     writer = Writer(queue="emails")
     writer.texts("a")
     await_following(writer.key)
-    assert list(hub()._open) == [writer.key]
+    assert list(hub()._followed) == [writer.key]
     writer.end()
     assert reading.result(LONG) == ["a", "end"]
     assert read(queue=None) == ["a", "end"]
@@ -495,7 +495,7 @@ def test_streams_on_a_cluster(cluster, mq_settings, in_background):
     config = get_config().queue("default")
     writers = [Writer(part.new_id(), part.name) for part in config.parts]
     reading = [in_background(read, writer.id) for writer in writers]
-    wait_until(lambda: sum(len(each.following) for each in hub()._open.values()) == 8)
+    wait_until(lambda: len(hub()._followed) == 8)
     for writer in writers:
         writer.texts("a", "b")
         writer.end()
@@ -509,24 +509,45 @@ def test_a_reader_that_is_closed_is_forgotten(writer):
     writer.texts("a", "b")
     found = read_stream("m1", queue="default")
     next(found)
-    assert list(hub()._open) == [writer.key]
+    assert list(hub()._followed) == [writer.key]
     found.close()
-    assert hub()._open == {}
+    assert hub()._followed == {}
     client = get_client("produce", key=writer.key)
     wait_until(lambda: client.pubsub_numsub(writer.key)[0][1] == 0)
 
 
 def test_a_reader_that_never_begins_leaves_nothing(writer):
     read_stream("m1", queue="default").close()
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
-def test_the_thread_ends_when_nobody_reads(writer, monkeypatch):
+def test_the_thread_ends_when_nobody_reads(writer, monkeypatch, in_background):
     monkeypatch.setattr(watcher, "IDLE", 0.0)
+    writer.texts("a")
+    for _ in range(2):
+        found = read_stream("m1", queue="default", timeout=LONG)
+        assert next(found).value == "a"
+        assert hub()._thread is not None
+        found.close()
+        wait_until(lambda: hub()._thread is None)
+
+
+def test_what_has_ended_is_read_without_a_thread(writer):
     writer.end()
     assert read() == ["end"]
-    wait_until(lambda: hub()._thread is None)
-    assert read() == ["end"]
+    assert hub()._thread is None
+
+
+def test_a_page_that_is_loaded_again_at_once_misses_nothing(writer, in_background):
+    writer.texts("a")
+    for number in range(20):
+        found = read_stream("m1", queue="default", timeout=LONG)
+        assert [next(found).value for _ in range(number + 1)] == ["a"] * (number + 1)
+        following = in_background(next, found)
+        wait_until(lambda: writer.key in hub()._followed)
+        writer.texts("a")
+        assert following.result(5).value == "a"
+        found.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -605,7 +626,7 @@ def test_an_event_loop_reads_the_same(writer, in_background):
     writer.texts("b")
     writer.end()
     assert reading.result(LONG) == [["a", "b", "end"]] * 2
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_an_event_loop_gets_the_same_errors(writer):
@@ -615,7 +636,7 @@ def test_an_event_loop_gets_the_same_errors(writer):
     work("default")
     with pytest.raises(StreamNotFound):
         arun(acollect(result.id))
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_a_reader_that_is_cancelled_is_forgotten(writer):
@@ -627,7 +648,7 @@ def test_a_reader_that_is_cancelled_is_forgotten(writer):
         assert reading.cancelled()
 
     arun(cancel())
-    assert hub()._open == {}
+    assert hub()._followed == {}
 
 
 def test_an_event_loop_is_not_blocked():
