@@ -8,8 +8,9 @@ DOCS = ROOT / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "howto").glob("*.md"))}
 INDEX = PAGES.pop("index")
 BOX = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: Python and commands are run by test_examples.py, and data is checked by test_data.py.
-LANGUAGES = {"python", "console", "yaml", "json"}
+#: Python and commands are run by test_examples.py, and data is checked by test_data.py. tests/e2e/test_streams.py has
+#: the others in a browser.
+LANGUAGES = {"python", "console", "yaml", "json", "html", "js"}
 
 
 def test_each_page_is_in_the_table_of_contents_and_in_the_list():
