@@ -16,9 +16,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import DeliveryOptions, get_config
+from mq_django.core.breakers import Breaker
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
-from mq_django.core.options import History, options_of
+from mq_django.core.options import History, StreamLimits, options_of
 from mq_django.core.partitions import public_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import Number, Progress
@@ -235,6 +236,13 @@ def _value(value: Any, is_bytes: bool = False) -> str:
             limits = {"period": period(value.age), "most": number(value.count)}
             words = _("for %(period)s, of the latest %(most)s") % limits
             return _("%(words)s, with data") % {"words": words} if value.data else words
+        case Breaker():
+            rule = {"share": percent(value.share), "count": number(value.of), "within": _value(value.within)}
+            words = _("when %(share)s of the latest %(count)s results within %(within)s are failures") % rule
+            return _("%(words)s; probe after %(time)s") % {"words": words, "time": _value(value.probe)}
+        case StreamLimits():
+            limits = {"count": number(value.entries), "size": size(value.bytes), "period": period(value.ttl)}
+            return _("the latest %(count)s entries, %(size)s, until %(period)s after the end") % limits
         case RetryPolicy():
             return _retries(value)
         case float():

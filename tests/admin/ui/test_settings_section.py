@@ -14,8 +14,12 @@ def project(mq_settings):
     mq_settings(
         QUEUES={
             "default": {},
-            "fair": {"FAIR": True, "ORDERED": True},
-            "weighted": {"FAIR": {"big": 5, "small": 0.5}, "HISTORY": {"AGE": 3600, "COUNT": 5, "DATA": True}},
+            "fair": {"FAIR": True, "ORDERED": True, "BREAKER": {"on": ["OSError"], "probe": 60}},
+            "weighted": {
+                "FAIR": {"big": 5, "small": 0.5},
+                "HISTORY": {"AGE": 3600, "COUNT": 5, "DATA": True},
+                "STREAM": True,
+            },
             "emails": {"RETRY": retry, "TIMEOUT": 30, "MAX_DEPTH": 20_000, "RATE_LIMIT": "5/s", "HISTORY": 86400},
             "jobs": {
                 "STORE": "rsmq",
@@ -41,8 +45,16 @@ SHOWN = {
         "RETRY": "after 1 s, then 2 times longer, at most 1 h",
         "CONNECTION": "that of the project",
     },
-    "fair": {"FAIR": "True", "ORDERED": "True"},
-    "weighted": {"FAIR": "big: 5, small: 0.5", "HISTORY": "for 1 h, of the latest 5, with data"},
+    "fair": {
+        "FAIR": "True",
+        "ORDERED": "True",
+        "BREAKER": "when 50 % of the latest 20 results within 1 min are failures; probe after 1 min",
+    },
+    "weighted": {
+        "FAIR": "big: 5, small: 0.5",
+        "HISTORY": "for 1 h, of the latest 5, with data",
+        "STREAM": "the latest 10,000 entries, 1,024 KiB, until 1 h after the end",
+    },
     "emails": {
         "RETRY": "after 2 s, then 1.5 times longer, at most 5 min; 3 attempts",
         "TIMEOUT": "30 s",
