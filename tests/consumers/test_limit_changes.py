@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.versions, pytest.mark.cluster]
 @pytest.mark.parametrize("form", [{}, {"PARTITIONS": 2}], ids=["plain", "partitions"])
 def test_running_consumers_obey_at_once(trees, history, form):
     trees("--processes", "2", "--threads", "4", QUEUES={"a": {"RATE_LIMIT": "2/h", "CONCURRENCY": 6, **form}})
-    queues["a"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 40)
+    queues["a"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 60)
 
     def starts():
         return len(history.lines("start"))
@@ -19,5 +19,17 @@ def test_running_consumers_obey_at_once(trees, history, form):
     wait_until(lambda: starts() == 2)
     inspect.set_limits("a", rate="20/h", reason="they have more")
     wait_until(lambda: starts() == 20)
-    inspect.set_limits("a", rate="none", concurrency=1)
-    wait_until(lambda: len(history.lines("effect")) == 40, timeout=30)
+    inspect.set_limits("a", rate="none")
+    wait_until(lambda: starts() > 26)
+    inspect.set_limits("a", concurrency=1)
+    # What runs ends.
+    wait_until(lambda: inspect.queue("a").pending <= 1)
+    seen = []
+
+    def is_done():
+        seen.append(inspect.queue("a").pending)
+        return len(history.lines("effect")) == 60
+
+    wait_until(is_done, timeout=30)
+    assert max(seen) <= 1
+    assert starts() == 60

@@ -27,8 +27,8 @@ def take(store):
 
 def take_all(store, count):
     """Take until so many are held, of each key one at a time, and no more may run."""
-    wait_until(lambda: take(store) + len(store.held_by("c1", limit=100)) >= count)
-    wait_until(lambda: take(store) == 0)
+    wait_until(lambda: take(store) == 0 and len(store.held_by("c1", limit=100)) >= count)
+    assert take(store) == 0
     assert len(store.held_by("c1", limit=100)) == count
 
 
@@ -53,6 +53,21 @@ def test_a_rate_holds_from_the_next_fetch_on(open_queue):
     # Also what was granted while there was no limit.
     assert take(store) == 0
     assert not inspect.reset_limits("emails")
+
+
+def test_what_ran_without_a_limit_counts_when_it_is_back(open_queue):
+    store = open_queue(RATE_LIMIT={"queue": "3/h", "key": "9/h"}, CONCURRENCY={"key": 2})
+    inspect.set_limits("emails", rate="none", key_rate="none", key_concurrency="none")
+    publish(20, "a")
+    take_all(store, 20)
+    inspect.reset_limits("emails", limits=["rate", "key_rate"])
+    publish(1, "b")
+    assert take(store) == 0
+    inspect.set_limits("emails", rate="none")
+    assert take(store) == 1
+    publish(1, "a")
+    inspect.set_limits("emails", key_rate="none", key_concurrency="settings")
+    assert take(store) == 0
 
 
 def test_concurrency_below_what_runs_interrupts_nothing(open_queue):
