@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
-from mq_django.core.ids import token
+from mq_django.core.ids import is_text, token
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import whole
 from mq_django.core.options import StreamLimits
@@ -75,12 +75,9 @@ def encoded_line(line: object) -> bytes:
     Raises:
         InvalidChunk: it is not text, or too long.
     """
-    if not isinstance(line, str) or len(line) > MAX_LINE:
+    if not isinstance(line, str) or not is_text(line) or len(line) > MAX_LINE:
         raise InvalidChunk(f"A line of the log is text of up to {MAX_LINE:,} characters, not {repr_of(line)}")
-    try:
-        return line.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidChunk(f"A line of the log is text in UTF-8, not {repr_of(line)}") from error
+    return line.encode()
 
 
 def end_text(outcome: str, error: str = "") -> bytes:

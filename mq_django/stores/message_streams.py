@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 UNFINISHED_MS = 7 * 24 * 3600 * 1000
 #: A script call appends chunks of so many runs, so many in all, and about so many bytes. This blocks Redis for 2 ms.
 RUNS = 50
-CHUNKS = 500
+CHUNKS = 300
 BYTES = 1024 * 1024
 #: Streams that a script call ends.
 BATCH = 500
@@ -106,7 +106,7 @@ def ends_of_batch(
             somebody may wait for it. Of others only an earlier run can have streamed.
     """
     assert config.stream is not None
-    keys, ends = list[str](), list[Argument]([config.stream.entries, config.stream.ttl_ms])
+    keys, ends = list[str](), list[Argument]([config.stream.ttl_ms])
     for number, (delivery, outcome, *_) in enumerate(batch, 1):
         if isinstance(delivery, Delivery):
             failed = isinstance(outcome, Bury | Cancel | Expire)
@@ -135,17 +135,11 @@ def end_streams(
         return
     ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
     keys = [config.keys.message_stream(each) for each in ids]
-    args: list[Argument] = [
-        1 if always else "",
-        end_text("cancelled", how),
-        config.stream.entries,
-        config.stream.ttl_ms,
-    ]
+    args: list[Argument] = [1 if always else "", end_text("cancelled", how), config.stream.ttl_ms]
     try:
         for at in range(0, len(keys), BATCH):
-            reply_or_raise(
-                transport.pipeline([scripts.command("streams_end", keys=keys[at : at + BATCH], args=args)])[0]
-            )
+            command = scripts.command("streams_end", keys=keys[at : at + BATCH], args=args)
+            reply_or_raise(transport.pipeline([command])[0])
     except StoreError as error:
         logger.warning("The streams of cancelled messages of queue %s have no end: %s", config.name, error)
 

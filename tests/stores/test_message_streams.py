@@ -308,3 +308,11 @@ def test_a_page_goes_on_after_an_entry_and_leaves_out_what_is_no_chunk(store, ta
 
 def test_the_option_is_for_every_form_of_queue():
     assert "STREAM" not in set(OPTIONS) & RSMQ.lacks
+
+
+@in_streams
+def test_a_stream_that_is_full_does_not_keep_others_from_being_cut(store, take, redis_client):
+    full, other = take(2)
+    for _ in range(4):
+        store.append(ME, [(full, streaming(store, *"x" * 60)), (other, streaming(store, *"x" * 60))])
+    assert [redis_client.xlen(key_of(store, each)) for each in (full, other)] == [100, 100]

@@ -156,15 +156,15 @@ local function write_more(at, lists, named, settled)
   if at.ended and usable(at.ended, 'stream') then
     add_ended(at.ended, ids)
   end
-  -- End the streams of messages. ends: how many entries a stream keeps; the time to live in ms; for each its delivery's
-  -- number, the attempt, or '' if no stream is made, and the JSON text. Their keys follow the named ones.
+  -- End the streams of messages. ends: the time to live in ms; for each its delivery's number, the attempt, or '' if no
+  -- stream is made, and the JSON text. Their keys follow the named ones.
   if lists.ends then
 -- with message_streams
-    local before, streams = lists.ends.before, (lists.ends.size - 2) / 3
+    local before, streams = lists.ends.before, (lists.ends.size - 1) / 3
     for k = 1, streams do
-      local number, attempt, text = unpack(ARGV, before + 3 * k, before + 3 * k + 2)
+      local number, attempt, text = unpack(ARGV, before + 3 * k - 1, before + 3 * k + 1)
       if is_settled[tonumber(number)] and usable(KEYS[named + k], 'stream') then
-        pcall(end_stream, KEYS[named + k], attempt, text, ARGV[before + 1], ARGV[before + 2])
+        pcall(end_stream, KEYS[named + k], attempt, text, ARGV[before + 1])
       end
     end
     named = named + streams
@@ -484,7 +484,7 @@ end
 if lists.counters and not (at.minutes and at.hours) then
   refuse('counters need the keys minutes and hours')
 end
-local streams = lists.ends and (lists.ends.size - 2) / 3 or 0
+local streams = lists.ends and (lists.ends.size - 1) / 3 or 0
 if #KEYS < named + streams then
   refuse('each stream needs its key')
 end

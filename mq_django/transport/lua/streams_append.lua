@@ -18,15 +18,15 @@
 -- with receipts
 -- with message_streams
 
--- Entries that a call deletes.
+-- Entries that a call may still delete.
 local to_delete = 1000
 
 -- Delete the oldest entries while there are more bytes than allowed.
 local function trim(key, last, bytes)
   local count = 1
   while to_delete > 0 and last.total > bytes do
-    local gone, oldest = {}, redis.call('xrange', key, '-', '+', 'count', count)
-    for _, entry in ipairs(oldest) do
+    local gone = {}
+    for _, entry in ipairs(redis.call('xrange', key, '-', '+', 'count', count)) do
       local total = 0
       for i = 1, #entry[2], 2 do
         total = entry[2][i] == 'total' and number_of(entry[2][i + 1]) or total
@@ -39,8 +39,10 @@ local function trim(key, last, bytes)
     if #gone > 0 then
       redis.call('xdel', key, unpack(gone))
     end
-    to_delete = #gone < count and 0 or to_delete - count
-    count = 10
+    if #gone < count then
+      return
+    end
+    to_delete, count = to_delete - count, 10
   end
 end
 
@@ -51,14 +53,15 @@ local function append(key, run, attempt, first, count)
   local last = last_chunk(key)
   if last.exists and (last.run ~= run or last.ended) then
     last.run, last.attempt, last.ended = run, attempt, false
-    add_chunk(key, last, entries, 0, 'restart', '')
+    add_chunk(key, last, 0, 'restart', '')
   elseif not last.exists then
     last.run, last.attempt, last.number = run, attempt, 0
   end
-  for k = first, first + 3 * (count - 1), 3 do
+  local final = first + 3 * (count - 1)
+  for k = first, final, 3 do
     local number = tonumber(ARGV[k])
     if number > last.number then
-      add_chunk(key, last, entries, number, ARGV[k + 1], ARGV[k + 2])
+      add_chunk(key, last, number, ARGV[k + 1], ARGV[k + 2], k == final and entries or nil)
     end
   end
   if last.id then

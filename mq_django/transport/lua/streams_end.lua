@@ -3,8 +3,7 @@
 -- KEYS     stream    {queue}:stream:<id>   STREAM with a TTL: see parts/message_streams
 -- ARGV[1]  attempt   of messages without a stream, which get one; or '', and they get none
 -- ARGV[2]  text      how they have ended, as JSON
--- ARGV[3]  entries   that a stream keeps
--- ARGV[4]  time to live, ms
+-- ARGV[3]  time to live, ms
 --
 -- Returns how many could not be written, because another program has made the key something else.
 
@@ -15,7 +14,7 @@ for _, key in ipairs(KEYS) do
   if wrong_type({ [key] = 'stream' }) then
     failed = failed + 1
   else
-    end_stream(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    end_stream(key, ARGV[1], ARGV[2], ARGV[3])
   end
 end
 return failed

@@ -13,23 +13,24 @@ local function last_chunk(key)
   return last
 end
 
--- Append an entry. `last`: the one before, and then this.
-local function add_chunk(key, last, entries, number, kind, value)
+-- Append an entry. `last`: the one before, and then this. `most`: entries that are kept, or nil: to cut a stream takes as long
+-- for one entry as for many.
+local function add_chunk(key, last, number, kind, value, most)
   last.number, last.total, last.exists = number, last.total + #value, true
-  local head = { 'run', last.run, 'attempt', last.attempt, 'number', number, 'total', string.format('%.0f', last.total) }
-  head[#head + 1], head[#head + 2] = kind, value
-  last.id = redis.call('xadd', key, 'maxlen', entries, '*', unpack(head))
+  local words = { 'run', last.run, 'attempt', last.attempt, 'number', number, 'total', string.format('%.0f', last.total) }
+  words[9], words[10] = kind, value
+  last.id = most and redis.call('xadd', key, 'maxlen', most, '*', unpack(words)) or redis.call('xadd', key, '*', unpack(words))
 end
 
 -- Append the end of a message that is not handled again, and tell the readers. `attempt`: of a message without a stream, which
 -- gets one then; or '', and nothing is written.
-local function end_stream(key, attempt, text, entries, ttl)
+local function end_stream(key, attempt, text, ttl)
   local last = last_chunk(key)
   if last.exists or attempt ~= '' then
     if not last.exists then
       last.run, last.attempt = '', attempt
     end
-    add_chunk(key, last, entries, last.number + 1, 'end', text)
+    add_chunk(key, last, last.number + 1, 'end', text)
     redis.call('pexpire', key, ttl)
     redis.call('publish', key, last.id)
   end
