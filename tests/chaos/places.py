@@ -187,7 +187,7 @@ def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
     if isinstance(keys, RsmqKeys):
         known |= {keys.zset, keys.hash, keys.names, *keys.own()}
     known.add(activity_key(keys.namespace))
-    counters = [keys.minutes(0).removesuffix("m:0"), keys.breaker("")]
+    counters = [keys.minutes(0).removesuffix("m:0"), keys.breaker(""), keys.message_stream("")]
     if isinstance(keys, GroupKeys):
         counters.append(keys.topic.minutes(0).removesuffix("m:0"))
     found = [key.decode(errors="replace") for key in _bytes(client.scan_iter(count=1000))]
