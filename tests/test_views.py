@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from django.http import Http404
 from django.middleware.gzip import GZipMiddleware
 from django.template import Context, Template
@@ -35,7 +37,10 @@ def streams(mq_settings, monkeypatch):
     # What is new is known only by its notification.
     monkeypatch.setattr(stream_hub, "LOOK_EVERY", 3600.0)
     mq_settings(QUEUES=QUEUES)
+    # As Django's own client does: a response that is closed would look at the databases of earlier tests.
+    request_finished.disconnect(close_old_connections)
     yield
+    request_finished.connect(close_old_connections)
     hubs.forget_all()
     result_watcher.watchers.forget_all()
     assert views._readers == set()
