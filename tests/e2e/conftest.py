@@ -92,13 +92,12 @@ class Shop:
         if self.has_ended():
             self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
 
-    def kill_consumer(self) -> None:
-        """Kill the consumer, which its supervisor replaces."""
-        (found,) = json.loads(self.manage("mq", "consumers", "--json"))
+    def consumer_pid(self) -> int | None:
+        """Return the process of the one consumer below the supervisor that was started here, if it has begun."""
         supervisor = self._running["consumers"].pid
-        children = " ".join(path.read_text() for path in Path(f"/proc/{supervisor}/task").glob("*/children"))
-        assert str(found["pid"]) in children.split()
-        os.kill(found["pid"], signal.SIGKILL)
+        children = " ".join(path.read_text() for path in Path(f"/proc/{supervisor}/task").glob("*/children")).split()
+        found = [row["pid"] for row in json.loads(self.manage("mq", "consumers", "--json"))]
+        return next((int(pid) for pid in found if str(pid) in children), None)
 
     def do(self, code: str) -> str:
         """Run some Python in the project."""
