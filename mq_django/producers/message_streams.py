@@ -23,8 +23,8 @@ from mq_django.producers.asynchronous import refuse_event_loop
 from mq_django.producers.result_watcher import ResultWatcher, watchers
 from mq_django.producers.stream_hub import StreamHub, hubs
 from mq_django.producers.watcher import checked_timeout
+from mq_django.stores.message_streams import START, Page, Position, read_after
 from mq_django.stores.results import Result
-from mq_django.stores.stream_entries import START, Page, Position, read_after
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.sessions import fan_out, reply_or_raise

@@ -10,7 +10,7 @@ from typing import Protocol
 from mq_django.conf import QueueConfig
 from mq_django.errors import StoreError
 from mq_django.producers.watcher import Watcher, Watchers
-from mq_django.stores.stream_entries import START, STREAMS, Page, Position, read_after
+from mq_django.stores.message_streams import START, STREAMS, Page, Position, read_after
 
 #: Seconds between two looks at a stream of which nothing was heard: pub/sub may lose notifications.
 LOOK_EVERY = 10.0

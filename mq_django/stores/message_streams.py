@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core import offsets
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import MAX_ERROR, Chunk, Numbered, RunStream, end_text, read_chunk
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
 from mq_django.core.texts import line
-from mq_django.errors import StoreError
+from mq_django.errors import StoreError, WrongKeyType
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -103,15 +104,15 @@ def ends_of_batch(
         config: of their queue.
         batch: the deliveries with their outcomes.
         streamed: those whose runs have streamed. They get an end in any case, and so do messages that have failed:
-            somebody may wait for it. Of others only an earlier run can have streamed.
+            somebody may wait for it. Of others, also of those that
+            have expired, perhaps thousands at once, only an earlier run can have streamed.
     """
     assert config.stream is not None
     keys, ends = list[str](), list[Argument]([config.stream.ttl_ms])
     for number, (delivery, outcome, *_) in enumerate(batch, 1):
         if isinstance(delivery, Delivery):
-            failed = isinstance(outcome, Bury | Cancel | Expire)
             error = line(outcome.error[:MAX_ERROR]) if isinstance(outcome, Bury | Cancel) else ""
-            is_needed = failed or (delivery.stream, delivery.entry) in streamed
+            is_needed = isinstance(outcome, Bury | Cancel) or (delivery.stream, delivery.entry) in streamed
             attempt = delivery.message.attempt if is_needed else ""
             keys.append(config.keys.message_stream(delivery.message.id))
             ends += (number, attempt, end_text(_OUTCOMES[type(outcome)], error))
@@ -144,28 +145,73 @@ def end_streams(
         logger.warning("The streams of cancelled messages of queue %s have no end: %s", config.name, error)
 
 
-class StreamPage(NamedTuple):
-    """Some entries of a stream."""
+# Read streams, several in one command.
 
-    chunks: Sequence[Chunk]
-    #: The id of the last entry, also of one that is not valid; where the page began if there is none.
-    last: str
+#: The most streams and entries that a command reads. An entry has up to 64 KiB.
+STREAMS = 500
+ENTRIES = 1000
+#: The most entries of one stream.
+PAGE = 100
+
+#: The id of an entry: milliseconds since 1970, and a number.
+Position = tuple[int, int]
+START: Position = (0, 0)
 
 
-def read_page(transport: Transport, config: QueueConfig, message_id: str, after: str, count: int) -> StreamPage:
-    """Read up to `count` entries of a message's stream, each of up to 64 KiB.
+class Page(NamedTuple):
+    """The entries of a stream after a position."""
+
+    chunks: Sequence[Chunk] = ()
+    #: Of the last entry, also of one that is not valid. None: there is no entry.
+    last: Position | None = None
+    #: There were no more entries.
+    is_all: bool = True
+
+
+def read_after(transport: Transport, groups: Sequence[Mapping[str, Position]]) -> dict[str, Page]:
+    """Read several streams, in one round trip per server.
 
     Args:
-        transport, config: of its queue or partition.
-        message_id: of the message.
-        after: the id of an entry, after which is read; "" for the beginning.
-        count: from 1 on.
+        transport: of their server.
+        groups: the keys of up to STREAMS streams in one hash slot, each with the position after which it is read.
+
+    Returns:
+        A page of each stream, but of those whose node of a cluster cannot be reached. What is no stream has no entries.
 
     Raises:
-        StoreError: Redis cannot be reached, or refuses the command.
+        StoreError: nothing can be read.
     """
-    start = f"({after}" if after else "-"
-    command = ("XRANGE", config.keys.message_stream(message_id), start, "+", "COUNT", count)
-    found = reply_or_raise(transport.pipeline([command])[0])
-    chunks = [chunk for entry, fields in found if (chunk := read_chunk(entry, fields)) is not None]
-    return StreamPage(chunks, found[-1][0].decode() if found else after)
+    pages: dict[str, Page] = {}
+    again: list[Mapping[str, Position]] = []
+    failed: list[StoreError] = []
+    for group, (reply,) in zip(groups, transport.pipelines([[_command(group)] for group in groups]), strict=True):
+        try:
+            found = dict(reply_or_raise(reply) or ())
+        except WrongKeyType:
+            # One such key fails the command for all.
+            again += [{key: position} for key, position in group.items()] if len(group) > 1 else ()
+            found = {}
+        except StoreError as error:
+            failed.append(error)
+            continue
+        pages |= {key: _page(found.get(key.encode(), ()), _most(group)) for key in group}
+    if failed and not pages:
+        raise failed[0]
+    return pages | read_after(transport, again) if again else pages
+
+
+def _most(group: Mapping[str, Position]) -> int:
+    return min(PAGE, max(2, ENTRIES // len(group)))
+
+
+def _command(group: Mapping[str, Position]) -> Command:
+    ids = [f"{ms}-{number}" for ms, number in group.values()]
+    return ("XREAD", "COUNT", _most(group), "STREAMS", *group, *ids)
+
+
+def _page(entries: Sequence[tuple[bytes, Sequence[bytes]]], most: int) -> Page:
+    if not entries:
+        return Page()
+    # An entry that was deleted while it was read has no fields.
+    chunks = [chunk for entry, fields in entries if fields and (chunk := read_chunk(entry, fields)) is not None]
+    return Page(chunks, offsets.parse(entries[-1][0].decode()), len(entries) < most)

@@ -26,7 +26,7 @@ from mq_django.inspector.stream_reader import StreamReader
 from mq_django.producers.topics import topics
 from mq_django.stores import open_log, open_store
 from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
-from mq_django.stores.message_streams import read_page
+from mq_django.stores.message_streams import START, Page, read_after
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
 from mq_django.transport.connections import open_transport
@@ -162,11 +162,10 @@ def _streamed_in(config: QueueConfig, message_id: str) -> list[Chunk]:
     transport = open_transport("inspect", config.connection)
 
     def chunks() -> Iterator[Chunk]:
-        after, last = None, ""
-        while last != after:
-            page, after = read_page(transport, config, message_id, last, BATCH), last
+        key, page = config.keys.message_stream(message_id), Page(last=START, is_all=False)
+        while not page.is_all:
+            page = read_after(transport, [{key: page.last or START}])[key]
             yield from page.chunks
-            last = page.last
 
     return list(_up_to_limit(chunks(), f"The stream of message {repr_of(message_id)} has chunks:"))
 

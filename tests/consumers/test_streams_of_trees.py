@@ -3,10 +3,10 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.stores.message_streams import read_page
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.consumers.trees import kill
+from tests.streamed import chunks_of
 from tests.waiting import wait_until
 
 QUEUES = {"default": {"STREAM": True, "RETRY": {"delay": 0.05}}}
@@ -16,7 +16,7 @@ QUEUES = {"default": {"STREAM": True, "RETRY": {"delay": 0.05}}}
 def chunks(mq_settings):
     def read(message_id):
         config = get_config().queue("default")
-        found = read_page(Pooled(get_client("consume")), config, message_id, "", 10_000).chunks
+        found = chunks_of(Pooled(get_client("consume")), config, message_id)
         return [(each.kind, each.attempt, each.number) for each in found]
 
     return read

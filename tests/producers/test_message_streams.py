@@ -23,8 +23,8 @@ from mq_django.errors import (
 from mq_django.producers import message_streams, result_watcher, stream_hub, watcher
 from mq_django.producers.message_streams import aread_stream, open_reader, read_stream
 from mq_django.producers.stream_hub import hubs
-from mq_django.stores import stream_entries
-from mq_django.stores.stream_entries import Page
+from mq_django.stores import message_streams as stored_streams
+from mq_django.stores.message_streams import Page
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.subscription import Subscription
@@ -152,7 +152,7 @@ def test_a_reader_replays_and_then_follows(writer, in_background):
 @pytest.mark.usefixtures("no_looks")
 @pytest.mark.parametrize("page", [1, 2, 100])
 def test_from_each_entry_on_a_reader_gets_the_others(writer, monkeypatch, in_background, page):
-    monkeypatch.setattr("mq_django.stores.stream_entries.PAGE", page)
+    monkeypatch.setattr("mq_django.stores.message_streams.PAGE", page)
     texts = [f"{n}" for n in range(5)]
     entries = writer.texts(*texts)
     reading = [in_background(read, after=entry) for entry in entries]
@@ -221,7 +221,7 @@ def test_a_reader_takes_no_more_than_its_buffer_holds(writer, monkeypatch):
 @pytest.mark.usefixtures("no_looks")
 def test_several_pages_are_read_without_a_pause(writer, monkeypatch, in_background):
     """Else a reader would get a page each quarter of a second of what came at once."""
-    monkeypatch.setattr(stream_entries, "PAGE", 2)
+    monkeypatch.setattr(stored_streams, "PAGE", 2)
     waits, messages = [], Subscription.messages
     monkeypatch.setattr(Subscription, "messages", lambda self, wait: waits.append(wait) or messages(self, wait))
     reading = in_background(read)
@@ -252,7 +252,7 @@ def test_an_end_that_is_followed_by_more_is_none(writer, in_background, monkeypa
     writer.texts("b")
     writer.end()
     assert reading.result(LONG) == ["a", "end", "restart", "b", "end"]
-    monkeypatch.setattr("mq_django.stores.stream_entries.PAGE", 2)
+    monkeypatch.setattr("mq_django.stores.message_streams.PAGE", 2)
     assert read() == ["a", "end", "restart", "b", "end"]
 
 
@@ -318,7 +318,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(monkeypatch):
 
 @pytest.mark.usefixtures("no_looks")
 def test_a_page_that_cannot_be_read_later_is_read_again(writer, monkeypatch):
-    monkeypatch.setattr("mq_django.stores.stream_entries.PAGE", 2)
+    monkeypatch.setattr("mq_django.stores.message_streams.PAGE", 2)
     writer.texts("a", "b", "c")
     writer.end()
     pages = message_streams.read_after

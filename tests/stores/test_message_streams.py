@@ -3,14 +3,15 @@
 import pytest
 
 from mq_django import queues
-from mq_django.core.message_streams import RunStream, end_text
+from mq_django.core.message_streams import RunStream
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry
 from mq_django.errors import RedisOutOfMemory
 from mq_django.stores import message_streams
 from mq_django.stores.base import Also, Settlement
-from mq_django.stores.message_streams import UNFINISHED_MS, end_streams, read_page
+from mq_django.stores.message_streams import UNFINISHED_MS, end_streams
 from mq_django.transport.sessions import Pooled
 from tests.stores.cases import CASES, LINES, OPTIONS, RSMQ, STREAM, outgoing
+from tests.streamed import chunks_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
@@ -52,8 +53,8 @@ def chunks(store, redis_client):
     """Read a stream: what its chunks are, with their numbers and values."""
 
     def read(delivery):
-        page = read_page(Pooled(redis_client), store.config, delivery.message.id, "", 1000)
-        return [(each.kind, each.number, each.value or each.outcome or None) for each in page.chunks]
+        found = chunks_of(Pooled(redis_client), store.config, delivery.message.id)
+        return [(each.kind, each.number, each.value or each.outcome or None) for each in found]
 
     return read
 
@@ -135,13 +136,13 @@ def test_the_script_that_settles_ends_the_stream(case, store, take, chunks, redi
     assert chunks(delivery) == [("text", 1, "a"), ("text", 2, "b"), ("end", 3, word)]
     assert 0 < redis_client.pttl(key) <= 60_000
     # Who waits for a message that has failed sees its end.
-    assert chunks(silent) == ([] if outcome is ACK else [("end", 1, word)])
+    assert chunks(silent) == ([("end", 1, word)] if isinstance(outcome, Bury | Cancel) else [])
 
 
 def test_an_end_has_the_error(store, take, redis_client):
     delivery = take()
     store.settle(ME, [Settlement(delivery, Bury("ValueError: no\nreally"))])
-    (end,) = read_page(Pooled(redis_client), store.config, delivery.message.id, "", 9).chunks
+    (end,) = chunks_of(Pooled(redis_client), store.config, delivery.message.id)
     assert (end.outcome, end.attempt) == ("buried", 1)
     assert end.error.startswith("ValueError: no")
     assert "\n" not in end.error
@@ -265,7 +266,7 @@ def test_a_cancelled_message_has_an_end_also_without_results(mq_settings, chunks
     mq_settings(QUEUES={"emails": {"STREAM": True, "RESULT_TTL": 0}})
     sent = queues["emails"].publish("welcome", 1, delay=60)
     assert queues["emails"].cancel(sent)
-    (end,) = read_page(Pooled(redis_client), queues["emails"].config, sent, "", 9).chunks
+    (end,) = chunks_of(Pooled(redis_client), queues["emails"].config, sent)
     assert (end.kind, end.outcome, end.error) == ("end", "cancelled", "Cancelled while it waited")
 
 
@@ -286,24 +287,6 @@ def test_a_queue_without_streams_has_no_ends(mq_settings, namespace, redis_clien
     store.settle(ME, [Settlement(delivery, Bury("no"))])
     end_streams(store._transport, store.config, [delivery.message.id], "no")
     assert not redis_client.exists(key_of(store, delivery))
-
-
-@in_streams
-def test_a_page_goes_on_after_an_entry_and_leaves_out_what_is_no_chunk(store, take, redis_client):
-    delivery = take()
-    store.append(ME, [(delivery, streaming(store, *"abc"))])
-    redis_client.xadd(key_of(store, delivery), {"a": "b"})
-    redis_client.xadd(key_of(store, delivery), {"attempt": 1, "number": 4, "end": end_text("handled")})
-    transport, config, message_id = Pooled(redis_client), store.config, delivery.message.id
-    first = read_page(transport, config, message_id, "", 2)
-    assert ([each.value for each in first.chunks], first.last) == (["a", "b"], first.chunks[-1].id)
-    second = read_page(transport, config, message_id, first.last, 2)
-    assert [each.value for each in second.chunks] == ["c"]
-    assert second.last > second.chunks[0].id
-    third = read_page(transport, config, message_id, second.last, 2)
-    assert [each.kind for each in third.chunks] == ["end"]
-    assert read_page(transport, config, message_id, third.last, 2) == ([], third.last)
-    assert read_page(transport, config, "unknown", "", 2) == ([], "")
 
 
 def test_the_option_is_for_every_form_of_queue():

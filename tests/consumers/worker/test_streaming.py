@@ -15,12 +15,12 @@ from mq_django.core.outcomes import ACK
 from mq_django.core.running_handler import HandlerRun, running
 from mq_django.errors import ConnectionLost, InvalidChunk, NotInHandler, NotSupported, RedisOutOfMemory
 from mq_django.inspector.dead_letters import redrive_messages
-from mq_django.stores.message_streams import read_page
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import chain
 from tests.consumers.rig import running as running_rig
 from tests.seeding import publish
+from tests.streamed import chunks_of
 from tests.waiting import wait_until
 from tests.working import run
 
@@ -48,7 +48,7 @@ def chunks(queue, message_id):
     found = []
     for config in get_config().queue(queue).each_part:
         transport = Pooled(get_client("consume", key=config.keys.wake))
-        found += read_page(transport, config, message_id, "", 1000).chunks
+        found += chunks_of(transport, config, message_id)
     return [(each.kind, each.attempt, each.number, each.value or each.outcome or None) for each in found]
 
 
