@@ -9,43 +9,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
-from mq_django.core import ids, rsmq_format
+from mq_django.core import ids, options, rsmq_format
 from mq_django.core.breakers import Breaker
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, PartitionKeys, QueueKeys, RsmqKeys, TopicKeys, is_name
 from mq_django.core.limits import Limit, Limits, Rate, Weights
-from mq_django.core.options import (
-    History,
-    StreamLimits,
-    option,
-    read_ageing,
-    read_breaker,
-    read_concurrency,
-    read_count,
-    read_delay,
-    read_durability,
-    read_fair,
-    read_history,
-    read_maxsize,
-    read_on_dead_letter,
-    read_on_expire,
-    read_optional_count,
-    read_optional_period,
-    read_outbox,
-    read_own_connection,
-    read_partitions,
-    read_period,
-    read_rate_limit,
-    read_result_ttl,
-    read_retry,
-    read_rsmq_namespace,
-    read_share,
-    read_size,
-    read_store,
-    read_stream,
-    read_switch,
-    read_visibility_timeout,
-    read_vt,
-)
+from mq_django.core.options import History, StreamLimits, option
 from mq_django.core.partitions import (
     SEPARATOR,
     in_turn,
@@ -80,7 +48,7 @@ class DeliveryOptions:
     connection: str = field(
         default="",
         metadata=option(
-            read_own_connection,
+            options.read_own_connection,
             "A server of its own, as the `CONNECTION` of the project.",
             shown="that of the project",
         ),
@@ -88,31 +56,33 @@ class DeliveryOptions:
     durability: str = field(
         default="master",
         metadata=option(
-            read_durability,
+            options.read_durability,
             'With `"replica"` a publish [waits for a replica](reliability.md#durability), and raises `NotReplicated` '
             "if none has the message after half a second.",
         ),
     )
     max_attempts: int = field(
         default=25,
-        metadata=option(read_count, "The number of failed deliveries after which a message becomes a dead letter."),
+        metadata=option(
+            options.read_count, "The number of failed deliveries after which a message becomes a dead letter."
+        ),
     )
     retry: RetryPolicy = field(
         default=RetryPolicy(),
         metadata=option(
-            read_retry,
+            options.read_retry,
             "A `RetryPolicy`, whose `max_attempts` goes before `MAX_ATTEMPTS`, or a dict of its arguments: "
             "`delay` (1 s), `factor` (2), `max_delay` (1 h), `jitter` (0.25), `max_attempts`, `bury_on`.",
             shown="`{}`",
         ),
     )
     timeout: timedelta | None = field(
-        default=None, metadata=option(read_optional_period, "How long a handler may run.")
+        default=None, metadata=option(options.read_optional_period, "How long a handler may run.")
     )
     breaker: Breaker | None = field(
         default=None,
         metadata=option(
-            read_breaker,
+            options.read_breaker,
             "A [`Breaker`](howto/wait-for-a-partner.md): messages wait while what they need is "
             'down. Or a dict of its arguments: `on`, `share` (0.5), `of` (20), `within` (60 s), `by` (`"name"`), '
             "`probe` (30 s).",
@@ -121,7 +91,7 @@ class DeliveryOptions:
     visibility_timeout: timedelta = field(
         default=timedelta(seconds=10),
         metadata=option(
-            read_visibility_timeout,
+            options.read_visibility_timeout,
             "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
             "to a day. It does not limit how long a handler runs. Supervisors may have different values.",
         ),
@@ -129,19 +99,19 @@ class DeliveryOptions:
     stream: StreamLimits | None = field(
         default=None,
         metadata=option(
-            read_stream,
+            options.read_stream,
             "`True`: handlers may [stream](howto/stream-answers.md) to readers. Or a dict of what a stream keeps: "
             "`entries` (10,000), `bytes` (1 MiB) and `ttl`, how long after its end (1 h).",
         ),
     )
     max_size: int = field(
         default=256 * 1024,
-        metadata=option(read_size, "The maximum size of a message's data, as JSON.", is_bytes=True),
+        metadata=option(options.read_size, "The maximum size of a message's data, as JSON.", is_bytes=True),
     )
     on_expire: str = field(
         default="discard",
         metadata=option(
-            read_on_expire,
+            options.read_on_expire,
             "A message that was not handled before its `expires` is discarded, and its id is kept for a week; with "
             '`"bury"` it becomes a dead letter.',
         ),
@@ -150,7 +120,7 @@ class DeliveryOptions:
     partitions: int = field(
         default=1,
         metadata=option(
-            read_partitions,
+            options.read_partitions,
             "The number of [partitions](partitions.md), which a Redis Cluster spreads over its nodes. It is recorded "
             "in Redis: change that of a queue with `manage.py mq repartition`.",
         ),
@@ -158,7 +128,7 @@ class DeliveryOptions:
     outbox: bool | Literal["handled"] = field(
         default=False,
         metadata=option(
-            read_outbox,
+            options.read_outbox,
             "Each publish writes a row of the [outbox](transactions.md#outbox) in the same transaction, which a relay "
             'publishes after the commit. With `{"KEEP_UNTIL": "handled"}`, for queues, [rows stay until their messages '
             "are handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
@@ -273,7 +243,7 @@ class DeliveryOptions:
 
 
 STORE = option(
-    read_store,
+    options.read_store,
     'The format of the queue in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
 )
 
@@ -288,19 +258,19 @@ class QueueConfig(DeliveryOptions):
     max_depth: int | None = field(
         default=None,
         metadata=option(
-            read_optional_count,
+            options.read_optional_count,
             "At this number of ready, waiting and pending messages a publish raises `QueueFull`, and ticks of "
             "schedules wait.",
         ),
     )
     result_ttl: timedelta = field(
         default=timedelta(days=1),
-        metadata=option(read_result_ttl, "How long a task's result is kept; 0: no results are kept."),
+        metadata=option(options.read_result_ttl, "How long a task's result is kept; 0: no results are kept."),
     )
     history: History | None = field(
         default=None,
         metadata=option(
-            read_history,
+            options.read_history,
             "How long the queue keeps [what became of a message](troubleshooting.md#what-became-of-a-message). Or a "
             'dict: `"AGE"` is this duration; `"COUNT"` (100,000) is the maximum number of messages; with `"DATA": '
             "True` their data is kept, too.",
@@ -309,7 +279,7 @@ class QueueConfig(DeliveryOptions):
     rate_limit: Limit[Rate] = field(
         default=Limit(),
         metadata=option(
-            read_rate_limit,
+            options.read_rate_limit,
             '`"10/s"`, `"100/m"`, `"5/10s"`: maximum deliveries in any such period, of all consumers together. '
             '`{"queue": "100/s", "key": "10/s"}` limits each key, too.',
         ),
@@ -317,21 +287,21 @@ class QueueConfig(DeliveryOptions):
     concurrency: Limit[int] = field(
         default=Limit(),
         metadata=option(
-            read_concurrency,
+            options.read_concurrency,
             'Maximum deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
         ),
     )
     ordered: bool = field(
         default=False,
         metadata=option(
-            read_switch,
+            options.read_switch,
             "The messages of a key are handled [in their order, one at a time](ordering.md).",
         ),
     )
     on_dead_letter: str = field(
         default="continue",
         metadata=option(
-            read_on_dead_letter,
+            options.read_on_dead_letter,
             'With `ORDERED`, after a dead letter: `"continue"` handles the next message of its key; `"hold"` lets the '
             "key wait until the dead letter is redriven, edited or deleted.",
         ),
@@ -339,7 +309,7 @@ class QueueConfig(DeliveryOptions):
     fair: Weights | None = field(
         default=None,
         metadata=option(
-            read_fair,
+            options.read_fair,
             "`True`: [keys take turns](ordering.md#fairness-between-keys) while messages wait. "
             '`{"big-customer": 5}` gives a key five turns for each one of others.',
             shown="`False`",
@@ -348,7 +318,7 @@ class QueueConfig(DeliveryOptions):
     priority_ageing: timedelta | None = field(
         default=None,
         metadata=option(
-            read_ageing,
+            options.read_ageing,
             "How long a message waits until it goes before one with a priority that is 1 higher: see [priorities that "
             "age](howto/priorities.md#nothing-starves). `None`: priorities are strict.",
         ),
@@ -356,7 +326,7 @@ class QueueConfig(DeliveryOptions):
     external: bool = field(
         default=False,
         metadata=option(
-            read_switch,
+            options.read_switch,
             "`True`: [other programs handle this queue](#queues-that-other-programs-handle). `runconsumer` does only "
             "its housekeeping.",
         ),
@@ -427,27 +397,31 @@ class RsmqConfig(QueueConfig):
 
     namespace: str = field(
         default="rsmq",
-        metadata=option(read_rsmq_namespace, 'RSMQ\'s `ns`. On a Redis Cluster it carries the hash tag: `"{rsmq}"`.'),
+        metadata=option(
+            options.read_rsmq_namespace, 'RSMQ\'s `ns`. On a Redis Cluster it carries the hash tag: `"{rsmq}"`.'
+        ),
     )
     visibility_timeout: timedelta = field(
         default=timedelta(seconds=DEFAULT_VT),
         metadata=option(
-            read_vt,
+            options.read_vt,
             "Seconds from 1: the `vt` of a new queue, and how long our consumers hide the messages that they take.",
             name="VT",
         ),
     )
     delay: int = field(
         default=DEFAULT_DELAY,
-        metadata=option(read_delay, "Seconds: the `delay` of a new queue."),
+        metadata=option(options.read_delay, "Seconds: the `delay` of a new queue."),
     )
     maxsize: int = field(
         default=DEFAULT_MAXSIZE,
-        metadata=option(read_maxsize, "UTF-16 units, or -1: the `maxsize` of a new queue."),
+        metadata=option(options.read_maxsize, "UTF-16 units, or -1: the `maxsize` of a new queue."),
     )
     realtime: bool = field(
         default=False,
-        metadata=option(read_switch, "Publish on RSMQ's channel after each send, and rely on other programs to do so."),
+        metadata=option(
+            options.read_switch, "Publish on RSMQ's channel after each send, and rely on other programs to do so."
+        ),
     )
     store: str = field(default="rsmq", metadata=STORE)
     keys: RsmqKeys = own_keys()
@@ -551,17 +525,17 @@ class TopicConfig(DeliveryOptions):
     retention: timedelta | None = field(
         default=timedelta(days=7),
         metadata=option(
-            read_optional_period,
+            options.read_optional_period,
             "How long a message is kept; `None`: for ever, unless one of the next two options limits it.",
         ),
     )
     retention_count: int | None = field(
-        default=None, metadata=option(read_optional_count, "How many messages are kept.")
+        default=None, metadata=option(options.read_optional_count, "How many messages are kept.")
     )
     retention_bytes: int | None = field(
         default=None,
         metadata=option(
-            read_optional_count,
+            options.read_optional_count,
             "The maximum memory of the log in Redis, as `MEMORY USAGE` estimates it.",
             is_bytes=True,
         ),
@@ -569,13 +543,13 @@ class TopicConfig(DeliveryOptions):
     retention_alarm: float = field(
         default=0.8,
         metadata=option(
-            read_share, "The share of the retention that a group may lag behind before an alarm is raised."
+            options.read_share, "The share of the retention that a group may lag behind before an alarm is raised."
         ),
     )
     duplicate_window: timedelta = field(
         default=timedelta(minutes=5),
         metadata=option(
-            read_period,
+            options.read_period,
             "How long a `message_id=` is remembered, so that publishing it again has no effect.",
         ),
     )
