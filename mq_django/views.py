@@ -49,6 +49,7 @@ class EventResponse(StreamingHttpResponse):
 
     def __init__(self, reader: StreamReader, *, is_async: bool) -> None:
         super().__init__((_aevents if is_async else _events)(reader), "text/event-stream", headers=HEADERS)
+        reader.ends = time.monotonic() + LONGEST - KEEP_ALIVE
         self._reader = reader
 
     def close(self) -> None:
@@ -139,28 +140,22 @@ def _forget(reader: StreamReader) -> None:
 
 
 def _events(reader: StreamReader) -> Iterator[bytes]:
-    ends = time.monotonic() + LONGEST - KEEP_ALIVE
     yield BEGINNING
     try:
         with suppress(StreamNotFound, WaitTimeout), closing(batches(reader, pause=KEEP_ALIVE)) as found:
             for chunks in found:
                 yield _text_of(chunks)
-                if time.monotonic() > ends:
-                    return
     finally:
         _forget(reader)
 
 
 async def _aevents(reader: StreamReader) -> AsyncIterator[bytes]:
-    ends = time.monotonic() + LONGEST - KEEP_ALIVE
     yield BEGINNING
     try:
         with suppress(StreamNotFound, WaitTimeout):
             async with aclosing(abatches(reader, pause=KEEP_ALIVE)) as found:
                 async for chunks in found:
                     yield _text_of(chunks)
-                    if time.monotonic() > ends:
-                        return
     finally:
         _forget(reader)
 

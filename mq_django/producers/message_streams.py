@@ -49,7 +49,8 @@ class StreamReader:
         self._message_id = message_id
         self._configs = configs
         self._seconds = seconds
-        #: When the last chunk was taken.
+        #: When to end in any case, on the monotonic clock; and when the last chunk was taken.
+        self.ends = math.inf
         self._since = time.monotonic()
         #: Called when there may be something to take.
         self.wake: Callable[[], object] = bool
@@ -78,8 +79,8 @@ class StreamReader:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the stream has ended, and all of it was taken."""
-        return self._is_end and not (self._has_more or self._buffer)
+        """Return whether the stream has ended, and all of it was taken; or whether this reader has to end."""
+        return (self._is_end and not (self._has_more or self._buffer)) or time.monotonic() > self.ends
 
     @property
     def must_fetch(self) -> bool:
@@ -168,7 +169,7 @@ class StreamReader:
         with self._lock:
             self._add(page)
             # Before it follows, because it is offered something at once.
-            self._is_behind = self._has_more or self._has_ended_task > self._has_begun
+            self._is_behind = self._has_more or (self._has_ended_task and not self._has_begun)
         if self._is_behind or self._is_end or test_mode.handle_ready is not None:
             return
         if not hub.follow(config, self._key, self, max(self._position, known)):

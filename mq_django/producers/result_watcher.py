@@ -16,7 +16,7 @@ logger = get_logger(__name__)
 #: Seconds between two looks at a result: the longest that a lost notification delays it.
 CHECK_EVERY = 1.0
 #: The same for those who wait for something else, and would hear of the end of the task earlier.
-CHECK_SLOWLY = 10.0
+CHECK_SLOWLY = 20.0
 #: Seconds that the first wait of a process gives the subscription to begin. Without one it looks each second.
 SUBSCRIBE_WITHIN = 1.0
 
@@ -60,7 +60,7 @@ class ResultWatcher(Watcher):
             config: their queue or partition, on the server of this.
             message_ids: of the results.
             on_end: gets the id, and the result, or None if it does not exist. It must return at once.
-            is_slow: look at them only every 10 s, unless somebody else waits for them, too.
+            is_slow: look at them only every 20 s, unless somebody else waits for them, too.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses a command. Nothing is watched.
