@@ -10,6 +10,8 @@ from tests.chaos.history import Event
 
 #: Seconds in which what happened is noted: who was handed a message next may have said so before who gave it back.
 NOTED = 1.0
+#: What is judged elsewhere.
+BESIDE = ("partner", "called", "opened", "reading", "reads", "read", "read-all", "read-failed")
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ class Told:
             "healed": self._heal,
             "clock": self._clock,
             "removed": self._removed,
-            **dict.fromkeys(("partner", "called", "opened"), lambda _: None),
+            **dict.fromkeys(BESIDE, lambda _: None),
         }
         if event.what not in readers:
             raise ValueError(f"no such event: {event.what!r}")

@@ -15,7 +15,7 @@ from mq_django import handler
 from mq_django.core.messages import Message
 from tests.chaos import points
 from tests.chaos.observing import id_of, note
-from tests.chaos.settings import CLUSTER, PARTNER, QUEUE, TRANSACTIONS, queues
+from tests.chaos.settings import CLUSTER, PARTNER, QUEUE, STREAMS, TRANSACTIONS, queues
 
 #: Seconds that poison may run.
 TIMEOUT = 1.0
@@ -172,6 +172,12 @@ if os.environ.get(PARTNER):
     from tests.chaos import calling
 
     calling.register()
+
+if os.environ.get(STREAMS):
+    # Else the queue keeps none.
+    from tests.chaos import telling
+
+    telling.register()
 
 if os.environ.get(TRANSACTIONS):
     # It has handlers for queues that only these consumers have.

@@ -22,6 +22,10 @@
 | partner  | who makes it come and go     | `away` |
 | called   | the handler that calls it    | `id`, `away` |
 | opened   | breaker_opened               | |
+| reading  | the process of readers       | |
+| reads    | a reader of a stream         | `reader`; `after`, a chunk |
+| read     | the reader, after            | `reader`; `chunk`, its values in a list |
+| read-all, read-failed | the reader      | `reader`; `error` |
 | clock    | who stepped Redis's clock    | |
 
 A line is one write, so that what was noted stays noted whatever happens to its writer next.

@@ -10,7 +10,17 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.private_server import ServerBinary
-from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours, partners, transactions
+from tests.chaos import (
+    cluster_faults,
+    failovers,
+    flow_faults,
+    hostile,
+    in_order,
+    neighbours,
+    partners,
+    streams,
+    transactions,
+)
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
@@ -266,6 +276,15 @@ SCENARIOS = [
         rate=60.0,
         around=partners.around,
         stage=partners.PartnerStage,
+    ),
+    Scenario(
+        name="streams",
+        play=streams.play,
+        rounds=1,
+        publishes=False,
+        stores=STORES,
+        around=streams.around,
+        stage=streams.StreamStage,
     ),
     Scenario(
         name="cluster-kills",

@@ -48,6 +48,10 @@ PARTNER = "CHAOS_PARTNER"
 PARTNER_OF, PARTNER_PROBE = 20, 0.5
 #: The file, in the folder of the history, that exists while the partner is away.
 PARTNER_FLAG = "partner-away"
+#: Set in the environment, it gives the queue STREAM, and a handler that streams.
+STREAMS = "CHAOS_STREAMS"
+#: Readers of each stream: one begins at once, one late, and one stops now and then, and goes on from anywhere.
+READERS = ("early", "late", "restless")
 #: Set in the environment, it gives the consumers the queues of a cluster: on each of three masters some, of every kind.
 CLUSTER = "CHAOS_CLUSTER"
 SPREAD_PLAIN, SPREAD_ORDERED = ("plain-a", "work", "plain-b"), ("lines", "lines-c", "lines-b")
@@ -70,6 +74,8 @@ MAX_ATTEMPTS = 5
 def mq_django(connection: str) -> dict[str, Any]:
     """Return MQ_DJANGO for a server."""
     options: dict[str, Any] = {"MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY": {"delay": 0.3, "factor": 1, "jitter": 0}}
+    if os.environ.get(STREAMS):
+        options["STREAM"] = True
     streams = {**options, "VISIBILITY_TIMEOUT": VISIBILITY_SECONDS}
     beside: dict[str, Any] = {FLOW_QUEUE: streams, FLOW_QUEUE_BESIDE: streams}
     if os.environ.get(CLUSTER):
