@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import messages
-from mq_django import handler
+from mq_django import handler, stream
 from mq_django.core.messages import Message
 
 
@@ -30,6 +30,19 @@ def noted(kind: str) -> Callable[[Message], None]:
     return handle
 
 
+def stream_chunks(message: Message) -> None:
+    """Stream chunks, and in a line the ns that all took of this thread."""
+    count, size, pause = (message.data[name] for name in ("count", "size", "pause"))
+    chunk, took = "x" * size, 0
+    for _ in range(1 if not pause else count):
+        began = time.thread_time_ns()
+        for _ in range(1 if pause else count):
+            stream(chunk)
+        took += time.thread_time_ns() - began
+        time.sleep(pause)
+    stream.log(str(took))
+
+
 #: The most messages of a call, if batches are measured.
 BATCH = int(os.environ.get("BENCH_BATCH", "0"))
 
@@ -39,3 +52,4 @@ for number in range(messages.QUEUES):
             handler(messages.queue_name(number), kind, batch=BATCH)(noop_for_many)
         else:
             handler(messages.queue_name(number), kind)(noop if kind == messages.NOOP else noted(kind))
+    handler(messages.queue_name(number), "stream")(stream_chunks)
