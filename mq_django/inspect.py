@@ -95,6 +95,8 @@ def _unlike(kind: Any, value: object, names: str) -> str:
         return "" if "" in texts else " or ".join(texts)
     if get_origin(kind) is Literal:
         return "" if isinstance(value, str) and value in get_args(kind) else f"one of {', '.join(get_args(kind))}"
+    if kind is type(None):
+        return "" if value is None else "None"
     if kind is str:
         return "" if is_text(value, errors=names) else "a text"
     if kind is int:
@@ -111,7 +113,7 @@ def _unlike(kind: Any, value: object, names: str) -> str:
             and all(is_text(each, errors=names) for each in value)
         )
         return "" if is_fit else "a list of texts"
-    return "" if not isinstance(kind, type) or kind is type(None) or isinstance(value, kind) else f"a {kind.__name__}"
+    return "" if not isinstance(kind, type) or isinstance(value, kind) else f"a {kind.__name__}"
 
 
 # Queues.

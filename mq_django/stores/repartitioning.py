@@ -440,13 +440,19 @@ class Repartitioning:
         pause, number = self.state.pause, self.state.new
         new = {part.keys.queue for part in self.new.each_part}
         limits = reply_or_raise(self._transport.pipeline([("HGET", self._whole.keys.control, "limits")])[0])
+        source = self.old.each_part[0].keys.holds
+        holds = reply_or_raise(self._transport.pipeline([("HGETALL", source)])[0])
         for tag, part in self.parts.items():
             # The queue without partitions is open to producers in any case. Its consumers are to see what comes.
             paused = pause if tag in new or tag == self._whole.keys.queue else EarlierPause("", REASON, "0")
-            # Before a fetch: limits that were changed at run time.
+            # Before a fetch: limits that were changed at run time, and holds.
             control = part.keys.control
-            changed: Command = ("HDEL", control, "limits") if limits is None else ("HSET", control, "limits", limits)
-            *_, reply = map(reply_or_raise, self._transport.pipeline([changed, _open(part.keys, number, paused)]))
+            before: list[Command] = [
+                ("HDEL", control, "limits") if limits is None else ("HSET", control, "limits", limits)
+            ]
+            if part.keys.holds != source:
+                before += [("DEL", part.keys.holds), *([("HSET", part.keys.holds, *holds)] if holds else ())]
+            *_, reply = map(reply_or_raise, self._transport.pipeline([*before, _open(part.keys, number, paused)]))
             if reply != b"OPENED":
                 raise QueueClosed(f"Messages are still on their way from partition {part.name!r}")
         self.state = go_on(self._whole, self._transport, self.state, "open")

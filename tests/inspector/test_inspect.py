@@ -70,5 +70,7 @@ def test_a_text_is_no_list_and_the_log_has_a_function_of_its_own():
         inspect.start_job("default", "explode", "ready", who="ann")
     with pytest.raises(InvalidArguments, match="limit= takes a whole number from 0 to 1,000,000,000, not '5'"):
         inspect.in_log("orders", limit="5")
+    with pytest.raises(InvalidArguments, match="name= takes a text or None, not 7"):
+        inspect.hold("default", name=7)
     with pytest.raises(NotSupported, match=r"in_log\(\)"):
         inspect.messages("default", "log", limit=5)

@@ -289,19 +289,25 @@ def test_results_and_progress_follow_their_messages(seeded):
     assert client_of(likely).get(likely.keys.result(ended)) == f"result of {ended}".encode()
 
 
-def test_limits_that_were_changed_at_run_time_stay_so(seeded):
+def test_holds_and_limits_that_were_changed_at_run_time_stay(seeded):
     seeded.with_number(1, CONCURRENCY={"queue": 9, "key": 2})
     inspect.set_limits("emails", concurrency=3, key_concurrency=1, who="ann")
+    inspect.hold("emails", name="sms", who="ann", reason="asked us to wait")
     for number in (2, 3, 1):
         repartition(number)
         seeded.with_number(number)
         view = inspect.queue("emails")
         assert [sorted(part.limit_changes) for part in view.each_part] == [["concurrency", "key_concurrency"]] * number
         assert inspect.limit_changes("emails")[0].value == "3"
+        holds = [client_of(part).hgetall(part.keys.holds) for part in seeded.whole.each_part]
+        assert holds == [holds[0]] * number
+        assert [*holds[0]] == [b"name:sms"]
     inspect.reset_limits("emails")
+    assert inspect.end_hold("emails", name="sms")
     repartition(2)
     seeded.with_number(2)
     assert inspect.limit_changes("emails") == ()
+    assert [hold.state for hold in inspect.holds("emails")] in ([], ["ended"])
 
 
 def test_producers_without_partitions_are_noticed_and_their_messages_moved(seeded, monkeypatch, capsys):
