@@ -14,16 +14,7 @@ from django.core.checks import CheckMessage, Error
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
-from mq_django.conf import (
-    EMBEDDED,
-    SENTINEL_SCHEMES,
-    SERVER_SCHEMES,
-    URL_SCHEMES,
-    Config,
-    problem_of,
-    read,
-    shown_setting,
-)
+from mq_django import conf
 from mq_django.consumers.outage import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.texts import listing, text_of
@@ -58,11 +49,11 @@ def _found(code: str, message: str, hint: str) -> CheckMessage:
 Check = Callable[..., list[CheckMessage]]
 
 
-def _of_settings(find: Callable[[Config], Iterable[CheckMessage]], *, only_valid: bool = False) -> Check:
+def _of_settings(find: Callable[[conf.Config], Iterable[CheckMessage]], *, only_valid: bool = False) -> Check:
     """Make a system check of a function that gets the settings."""
 
     def check(**_: Any) -> list[CheckMessage]:
-        config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+        config, problems = conf.read(getattr(settings, "MQ_DJANGO", {}))
         return [] if problems and only_valid else list(find(config))
 
     check.__name__, check.__doc__ = find.__name__, find.__doc__
@@ -75,33 +66,33 @@ _of_valid_settings = partial(_of_settings, only_valid=True)
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report all errors in `MQ_DJANGO`."""
-    _config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    _config, problems = conf.read(getattr(settings, "MQ_DJANGO", {}))
     return [_found("mq_django.E001", problem.message, problem.hint) for problem in problems]
 
 
 def check_connection(**_: Any) -> list[CheckMessage]:
     """Check the connections of the queues and topics, and whether caches use the same databases."""
-    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    config, problems = conf.read(getattr(settings, "MQ_DJANGO", {}))
     if any(problem.setting.endswith("['CONNECTION']") for problem in problems):
         return []
     return [message for connection in config.connections() for message in _check_server(config, connection)]
 
 
-def _check_server(config: Config, connection: str) -> list[CheckMessage]:
+def _check_server(config: conf.Config, connection: str) -> list[CheckMessage]:
     """Check one connection; "": that of the project."""
     location = connection or config.connection
-    if location == EMBEDDED:
+    if location == conf.EMBEDDED:
         return []
     if is_cluster(location):
         found = []
-    elif location.startswith(URL_SCHEMES):
+    elif location.startswith(conf.URL_SCHEMES):
         found = list(_neighbours(None, _database(location)))
     else:
         found = _check_alias(location, config.where_is(connection))
     return found if any(message.is_serious() for message in found) else [*found, *_check_pool(config, connection)]
 
 
-def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
+def _check_pool(config: conf.Config, connection: str) -> Iterator[CheckMessage]:
     """Create a connection pool, which does not connect yet, to check its options."""
     try:
         if is_cluster(connection or config.connection):
@@ -114,7 +105,7 @@ def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
 
 
 def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
-    named = f"{setting} names {shown_setting(alias)}"
+    named = f"{setting} names {conf.shown_setting(alias)}"
     cache = settings.CACHES.get(alias)
     if cache is None:
         hint = f'Name one of CACHES ({listing(settings.CACHES)}), a redis:// URL, or "embedded".'
@@ -123,9 +114,9 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
         return [_found("mq_django.E003", f"{named}, a cache whose BACKEND is not django-redis.", hint)]
     servers = servers_of(cache)
-    if not servers or not servers[0].startswith(SERVER_SCHEMES):
-        hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(SERVER_SCHEMES)}"
-        if servers and servers[0].startswith(SENTINEL_SCHEMES):
+    if not servers or not servers[0].startswith(conf.SERVER_SCHEMES):
+        hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(conf.SERVER_SCHEMES)}"
+        if servers and servers[0].startswith(conf.SENTINEL_SCHEMES):
             hint = f"Name this URL in {setting}. django-redis does not read it."
         return [_found("mq_django.E004", f"{named}, a cache without a LOCATION for Redis.", hint)]
     return list(_neighbours(alias, _database(servers[0], cache)))
@@ -145,7 +136,7 @@ def check_modules(**_: Any) -> list[CheckMessage]:
 
 
 @_of_valid_settings
-def check_handlers(config: Config) -> Iterator[CheckMessage]:
+def check_handlers(config: conf.Config) -> Iterator[CheckMessage]:
     """Report queues and topics that have a handler but are not configured, so that no consumer reads them."""
     topics = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
     yield from _unread("mq_django.W003", "subscribers of the topic", topics, config.topics, "TOPICS")
@@ -153,7 +144,7 @@ def check_handlers(config: Config) -> Iterator[CheckMessage]:
 
 
 @_of_valid_settings
-def check_declared(config: Config) -> Iterator[CheckMessage]:
+def check_declared(config: conf.Config) -> Iterator[CheckMessage]:
     """Report tasks, workflows and schedules in code that cannot be used with these settings."""
     where_by_error: dict[str, list[str]] = {}
     for where, check_it in declared():
@@ -165,12 +156,12 @@ def check_declared(config: Config) -> Iterator[CheckMessage]:
     for text, names in where_by_error.items():
         yield _found("mq_django.E015", f"{_first(names)}: {text}.", hint)
     for entry in schedules().values():
-        if entry.queue in config.queues and (problem := problem_of(entry, config.queues)) is not None:
+        if entry.queue in config.queues and (problem := conf.problem_of(entry, config.queues)) is not None:
             yield _found("mq_django.E015", problem.message, problem.hint)
 
 
 @_of_valid_settings
-def check_breakers(config: Config) -> Iterator[CheckMessage]:
+def check_breakers(config: conf.Config) -> Iterator[CheckMessage]:
     """Report breakers that name no exception, and handlers that have a breaker in a queue in RSMQ's format."""
     found = [(f"MQ_DJANGO['QUEUES'][{name!r}]['BREAKER']", each.breaker) for name, each in config.queues.items()]
     found += [(f"MQ_DJANGO['TOPICS'][{name!r}]['BREAKER']", each.breaker) for name, each in config.topics.items()]
@@ -230,7 +221,7 @@ def _unread(
 
 
 @_of_settings
-def check_others_handlers(config: Config) -> Iterator[CheckMessage]:
+def check_others_handlers(config: conf.Config) -> Iterator[CheckMessage]:
     """Report handlers of queues that other programs handle: no consumer runs them."""
     for queue in config.queues.values():
         for name in own_names(queue.name) if queue.external else ():
@@ -243,7 +234,7 @@ def check_others_handlers(config: Config) -> Iterator[CheckMessage]:
 
 
 @_of_settings
-def check_schedules(config: Config) -> Iterator[CheckMessage]:
+def check_schedules(config: conf.Config) -> Iterator[CheckMessage]:
     """Report schedules of the settings whose task does not exist, or cannot be called with their arguments."""
     given = getattr(settings, "MQ_DJANGO", {}).get("SCHEDULES", {}) if config.schedules else {}
     for entry in config.schedules.values():
@@ -257,7 +248,7 @@ def check_schedules(config: Config) -> Iterator[CheckMessage]:
 
 
 @_of_valid_settings
-def check_middleware(config: Config) -> Iterator[CheckMessage]:
+def check_middleware(config: conf.Config) -> Iterator[CheckMessage]:
     """Report middleware that cannot be imported, or cannot run around the handlers of this project."""
     if not config.middleware:
         return
@@ -341,9 +332,9 @@ def _views(resolver: URLResolver, before: str = "") -> Iterator[tuple[str, Any]]
 
 
 @_of_settings
-def check_deployment(config: Config) -> Iterator[CheckMessage]:
+def check_deployment(config: conf.Config) -> Iterator[CheckMessage]:
     """Warn about settings that are suitable for development only."""
-    if EMBEDDED in [connection or config.connection for connection in config.connections()]:
+    if conf.EMBEDDED in [connection or config.connection for connection in config.connections()]:
         message = "The queues are in an embedded Redis, which only processes of this machine can use."
         yield _found(
             "mq_django.W002", message, "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
@@ -375,7 +366,7 @@ def _databases(cache: Mapping[str, Any]) -> list[Database]:
 def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
     """Return the server and the database of a location in a normalized form."""
     try:
-        if location.startswith(SENTINEL_SCHEMES):
+        if location.startswith(conf.SENTINEL_SCHEMES):
             # A cache with django-redis's SENTINELS has the name in the place of the host, too.
             found = SentinelURL.read(location)
             location = found.server_url.replace("master/", f"{found.master}/", 1)

@@ -13,20 +13,9 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import iscoroutinefunction
 
+from mq_django.core import handler_options
 from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration
-from mq_django.core.handler_options import (
-    RETRY_HEADER,
-    TIMEOUT_HEADER,
-    check_batch,
-    check_function,
-    check_names,
-    check_retry,
-    database_of,
-    note_registered,
-    options_in,
-    parse_timeout,
-)
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
@@ -232,10 +221,12 @@ def find(queue: str, name: str) -> Handler | None:
 def of_call(handler: Handler, message: Message) -> Handler:
     """Return a task's handler with the timeout and the retry policy that its message has for this call, if any."""
     headers = message.headers
-    if handler.accepts is None or not (TIMEOUT_HEADER in headers or RETRY_HEADER in headers):
+    if handler.accepts is None or not (
+        handler_options.TIMEOUT_HEADER in headers or handler_options.RETRY_HEADER in headers
+    ):
         return handler
     try:
-        return replace(handler, **options_in(headers))
+        return replace(handler, **handler_options.options_in(headers))
     except (MQError, TypeError, ValueError) as error:
         logger.warning("Ignored the options of message %s of queue %s: %s", message.id, message.queue, error)
         return handler
@@ -330,7 +321,7 @@ def handler(
             when it decorates, also: this is no function, the queue has another handler of this name, or a task has it.
     """
     check_name(name)
-    return _registers(queue, name, retry, timeout, check_batch(batch, linger), breaker)
+    return _registers(queue, name, retry, timeout, handler_options.check_batch(batch, linger), breaker)
 
 
 def subscriber(
@@ -376,12 +367,14 @@ def subscriber(
             `batch`; when it decorates, also: this is no function, or the group has another subscriber of this name, or
             one with another `start`.
     """
-    check_names(topic, group)
+    handler_options.check_names(topic, group)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     before(start)
     if name is not None:
         check_name(name)
-    registers = _registers(queue, ANY if name is None else name, retry, timeout, check_batch(batch, linger), breaker)
+    registers = _registers(
+        queue, ANY if name is None else name, retry, timeout, handler_options.check_batch(batch, linger), breaker
+    )
 
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
@@ -406,13 +399,13 @@ def _registers(
 ) -> Callable[[Function], Function]:
     given: object = queue
     # It may be a group, named `topic:group`.
-    check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
-    check_retry(retry)
+    handler_options.check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
+    handler_options.check_retry(retry)
     check_breaker(breaker)
-    parsed = parse_timeout(timeout)
+    parsed = handler_options.parse_timeout(timeout)
 
     def decorate(function: Function) -> Function:
-        check_function(function)
+        handler_options.check_function(function)
         register(
             Handler(
                 name=name,
@@ -424,11 +417,11 @@ def _registers(
                 where=f"{function.__module__}.{function.__qualname__}",
                 batch=batch[0],
                 linger=batch[1],
-                once=database_of(function),
+                once=handler_options.database_of(function),
                 breaker=breaker,
             )
         )
-        note_registered(function)
+        handler_options.note_registered(function)
         return function
 
     return decorate

@@ -13,18 +13,8 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
+from mq_django.admin import job_pages
 from mq_django.admin.chosen_messages import warn_of_handlers
-from mq_django.admin.job_pages import (
-    BEGUN,
-    DELETE,
-    MOVE,
-    TARGET,
-    chosen_target,
-    confirm_act,
-    how_many,
-    partition_for,
-    verb_of,
-)
 from mq_django.admin.message_lists import COLUMNS, row_of, table
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
@@ -82,10 +72,14 @@ FIELDS_OF_DEAD = (*filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, state: str, what: str) -> HttpResponse:
     """Begin a job on all messages of a place that match."""
-    where = partition_for(state)
+    where = job_pages.partition_for(state)
     for action in ACTIONS[where]:
         if action == what:
-            return _delete_all(page, name=name, state=where) if what == DELETE else _act(page, name, where, action)
+            return (
+                _delete_all(page, name=name, state=where)
+                if what == job_pages.DELETE
+                else _act(page, name, where, action)
+            )
     raise Http404
 
 
@@ -97,19 +91,21 @@ def _delete_all(page: Page, name: str, state: ActionableState) -> HttpResponse:
 @needs(VIEW)
 def old_purge(page: Page, name: str, state: str) -> HttpResponse:
     """Go from the old address of a purge to its question."""
-    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(state), DELETE) + page.query)
+    return HttpResponseRedirect(
+        page.url("act_on_all", name, job_pages.partition_for(state), job_pages.DELETE) + page.query
+    )
 
 
 def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
     fields = FIELDS_OF_DEAD if state == "dead" else FIELDS
-    filter_form.refuse_others(page, *fields, "until", "rate", *([TARGET] if what == MOVE else []))
+    filter_form.refuse_others(page, *fields, "until", "rate", *([job_pages.TARGET] if what == job_pages.MOVE else []))
     criteria, until = filter_form.criteria(page), filter_form.given(page, "until") or ""
     if not page.is_confirmed:
         return _ask(page, name, state, what, criteria, until)
     rate = _read_rate(filter_form.given(page, "rate") or "")
     if state != "dead" and not until:
         raise InvalidFilter(_("The time of the preview is missing."))
-    target = chosen_target(page, name) if what == MOVE else ""
+    target = job_pages.chosen_target(page, name) if what == job_pages.MOVE else ""
     # The history has the number that the user was asked about.
     found = jobs.count_matching(name, state, criteria, until=until)
     who = escape(page.request.user.get_username())
@@ -120,7 +116,7 @@ def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpRespo
         return page.leave(
             page.url("job", name, state), _("Another job is running. Wait until it finishes, or cancel it.")
         )
-    page.log(name, _begun(page, state, what, found, target, rate) + f"{BEGUN}{begun.token}")
+    page.log(name, _begun(page, state, what, found, target, rate) + f"{job_pages.BEGUN}{begun.token}")
     if target:
         names = {view.name for view in list_messages(name, state, criteria, limit=SAMPLES, with_log=False).rows}
         if unknown := dead_letters.without_handler(target, names):
@@ -137,8 +133,8 @@ def _begun(page: Page, state: ActionableState, what: What, found: Matching, targ
     named = "dead letters" if state == "dead" else f"{state} messages"
     # The history is in one language.
     with override("en"):
-        count = how_many(found)
-    return f"{verb_of(state, what).capitalize()} {count} {named}{where}{which}{most}"
+        count = job_pages.how_many(found)
+    return f"{job_pages.verb_of(state, what).capitalize()} {count} {named}{where}{which}{most}"
 
 
 def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Filter, until: str) -> HttpResponse:
@@ -153,7 +149,7 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
         more.append(_("Pending messages stay."))
     if state == "ready" and GROUP_SEPARATOR in name:
         more.append(_("Messages in the log of the topic stay: move the group to skip them."))
-    return confirm_act(
+    return job_pages.confirm_act(
         page,
         name,
         state,
@@ -173,7 +169,7 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
 def _nothing(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
     sentence = sentences.get(state) or _("There is nothing to cancel.")
-    if what == MOVE and state != "dead":
+    if what == job_pages.MOVE and state != "dead":
         sentence = _("There is nothing to move.")
     return page.leave(page.url("messages", name, state), sentence, messages.INFO)
 
@@ -189,5 +185,5 @@ def _samples(page: Page, name: str, state: ActionableState, criteria: Filter, fo
             rows += [row_of(page, part.name, view, {}, now_ms=now_ms) for view in read.rows]
             after = read.after or None
     shown = table(page, [column for column in COLUMNS[state] if column.cell in SHOWN], rows)
-    counted = {"shown": text.number(len(rows)), "count": how_many(found)}
+    counted = {"shown": text.number(len(rows)), "count": job_pages.how_many(found)}
     return {**shown, "samples": _("Examples: %(shown)s of %(count)s") % counted}

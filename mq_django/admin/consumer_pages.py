@@ -18,17 +18,6 @@ from mq_django.core.partitions import public_name
 from mq_django.core.stacks import Stack, Stacks
 from mq_django.core.texts import escape
 from mq_django.inspector import actions, processes
-from mq_django.inspector.processes import (
-    Ask,
-    Everybody,
-    ProcessView,
-    RunningMessage,
-    StackRequest,
-    SupervisorView,
-    ask_for_stacks,
-    find_process,
-    read_answer,
-)
 
 PARTS = ("unconsumed",)
 
@@ -68,7 +57,7 @@ def stop(page: Page, who: str) -> HttpResponse:
     return _ask(page, who, "stop")
 
 
-def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
+def _ask(page: Page, who: str, what: processes.Ask) -> HttpResponse:
     asked = text.from_url(who).decode(errors="replace")
     back_url = page.url("consumers")
     if not page.is_confirmed:
@@ -91,7 +80,7 @@ def _gone(page: Page, who: str) -> HttpResponse:
     return page.leave(page.url("consumers"), _("“%(name)s” is gone: it has stopped.") % {"name": escape(who)[:200]})
 
 
-def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
+def _confirm(page: Page, asked: str, what: processes.Ask, back_url: str) -> HttpResponse:
     found = processes.everybody(asked)
     selected = [
         process
@@ -149,7 +138,7 @@ def _context(page: Page) -> dict[str, Any]:
     }
 
 
-def _summary(found: Everybody) -> str:
+def _summary(found: processes.Everybody) -> str:
     alive = [one for one in found.supervisors if one.alive]
     count = sum(len(one.processes) for one in alive)
     if not count:
@@ -164,7 +153,7 @@ def _summary(found: Everybody) -> str:
     return f"{said} {lost % {'count': text.number(gone)}}"
 
 
-def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, Any]:
+def _supervisor(page: Page, found: processes.Everybody, one: processes.SupervisorView) -> dict[str, Any]:
     seen = one.seen_ms_ago
     return {
         "id": text.visible(one.id, limit=160),
@@ -184,7 +173,9 @@ def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, 
     }
 
 
-def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: ProcessView) -> dict[str, Any]:
+def _process(
+    page: Page, found: processes.Everybody, supervisor: processes.SupervisorView, one: processes.ProcessView
+) -> dict[str, Any]:
     return {
         "id": text.visible(one.id, limit=160),
         "state": _state(supervisor, one),
@@ -205,7 +196,7 @@ def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: Proc
     }
 
 
-def _queues(page: Page, one: ProcessView) -> dict[str, Any]:
+def _queues(page: Page, one: processes.ProcessView) -> dict[str, Any]:
     count = len(one.queues)
     if count <= MAX_QUEUES:
         return {"queues": [{"name": name, "url": page.queue_url(name)} for name in one.queues]}
@@ -215,7 +206,7 @@ def _queues(page: Page, one: ProcessView) -> dict[str, Any]:
     }
 
 
-def _state(supervisor: SupervisorView, one: ProcessView) -> str:
+def _state(supervisor: processes.SupervisorView, one: processes.ProcessView) -> str:
     if not supervisor.alive:
         return _("gone")
     if one.state == "stopping":
@@ -227,7 +218,7 @@ def _state(supervisor: SupervisorView, one: ProcessView) -> str:
     return _("asked to go quiet") if one.asked else _("running")
 
 
-def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
+def _running(page: Page, item: processes.RunningMessage) -> dict[str, Any]:
     return {
         "name": text.visible(item.message.name, limit=80),
         "id": text.visible(item.message.id, limit=80),
@@ -249,19 +240,19 @@ STACK_PARTS = ("stacks",)
 LONGEST = 100_000
 
 #: By queue and id: what a consumer runs by the last heartbeat.
-Known = Mapping[tuple[str, str], RunningMessage]
+Known = Mapping[tuple[str, str], processes.RunningMessage]
 
 
 @needs(VIEW)
 def stacks(page: Page, who: str) -> HttpResponse:
     """Ask a consumer for its stacks, and show them."""
     consumer = _consumer(who)
-    found = find_process(consumer)
-    request = None if found is None else ask_for_stacks(consumer, found[1].queues)
+    found = processes.find_process(consumer)
+    request = None if found is None else processes.ask_for_stacks(consumer, found[1].queues)
     if found is None or request is None:
         return _gone(page, consumer)
     _supervisor, process = found
-    answer = read_answer(request, seconds=WAIT)
+    answer = processes.read_answer(request, seconds=WAIT)
     if answer is None:
         context = _unanswered(page, process)
         again = urlencode({"queue": request.queue, "asked": request.asked_ms})
@@ -283,9 +274,9 @@ def stacks(page: Page, who: str) -> HttpResponse:
 def stack_stats(page: Page, who: str) -> HttpResponse:
     """Return the live parts of the page: nothing until the consumer has answered."""
     consumer, asked = _consumer(who), whole(page.request.GET.get("asked", ""), LAST_MS)
-    request = StackRequest(consumer=consumer, queue=page.request.GET.get("queue", ""), asked_ms=asked or 0)
-    answer = None if asked is None else read_answer(request)
-    found = None if answer is None else find_process(consumer)
+    request = processes.StackRequest(consumer=consumer, queue=page.request.GET.get("queue", ""), asked_ms=asked or 0)
+    answer = None if asked is None else processes.read_answer(request)
+    found = None if answer is None else processes.find_process(consumer)
     if answer is None or found is None:
         # What the browser shows stays: answers are kept for a minute only.
         return LiveParts("", {}).response(page.request)
@@ -296,7 +287,7 @@ def _consumer(who: str) -> str:
     return text.from_url(who).decode(errors="replace")
 
 
-def _unanswered(page: Page, process: ProcessView) -> dict[str, Any]:
+def _unanswered(page: Page, process: processes.ProcessView) -> dict[str, Any]:
     return {
         "summary": _("The consumer has not answered yet."),
         "is_answered": False,
@@ -304,7 +295,7 @@ def _unanswered(page: Page, process: ProcessView) -> dict[str, Any]:
     }
 
 
-def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any]:
+def _answered(page: Page, process: processes.ProcessView, answer: Stacks) -> dict[str, Any]:
     count = answer.handlers
     summary = ngettext("%(count)s handler is running.", "%(count)s handlers are running.", count)
     known = {(public_name(item.queue), item.message.id): item for item in process.running}
@@ -342,13 +333,13 @@ def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
     }
 
 
-def _message(page: Page, item: RunningMessage) -> dict[str, Any]:
+def _message(page: Page, item: processes.RunningMessage) -> dict[str, Any]:
     message = item.message
     name, queue = text.visible(message.name or message.id, limit=80), text.visible(item.queue, limit=160)
     return {"name": name, "queue": queue, "time": text.duration(item.ms), **_links(page, item)}
 
 
-def _links(page: Page, item: RunningMessage) -> dict[str, str]:
+def _links(page: Page, item: processes.RunningMessage) -> dict[str, str]:
     where = item.queue, item.message.state, filter_form.handle(page, item.message)
     can_cancel = page.can(OPERATE) and actions.can_cancel_running(item.queue)
     return {"url": page.url("message", *where), "cancel_url": page.url("cancel", *where) if can_cancel else ""}

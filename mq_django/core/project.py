@@ -7,25 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mq_django.core import options
 from mq_django.core.ids import is_text
 from mq_django.core.keys import GROUP_SEPARATOR, instead_of, is_name
-from mq_django.core.options import (
-    option,
-    options_of,
-    read_connection,
-    read_count,
-    read_directory,
-    read_modules,
-    read_namespace,
-    read_options,
-    read_options_by_name,
-    read_paths,
-    read_positive_duration,
-    read_release,
-    read_signals,
-    read_switch,
-    read_test,
-)
 from mq_django.core.partitions import number_in, public_name
 from mq_django.core.queue_configs import QueueConfig, TopicConfig
 from mq_django.core.schedules import Scheduled
@@ -44,7 +28,7 @@ def option_digests(*configs: QueueConfig | TopicConfig) -> dict[str, str]:
     found = {}
     for config in configs:
         defaults = {field.name: field.default for field in fields(config)}
-        for name, declared in options_of(type(config)).items():
+        for name, declared in options.options_of(type(config)).items():
             value = getattr(config, declared.attribute)
             if name not in _LEFT_OUT and value != defaults[declared.attribute]:
                 found[name] = sha256(repr(value).encode()).hexdigest()[:8]
@@ -60,8 +44,8 @@ class Config:
 
     connection: str = field(
         default=EMBEDDED,
-        metadata=option(
-            read_connection,
+        metadata=options.option(
+            options.read_connection,
             "A URL: `redis://`, `rediss://` or `unix://`; for Sentinels `redis+sentinel://`, `rediss+sentinel://`; for "
             "a [Redis Cluster](howto/redis-cluster.md) `redis+cluster://`, `rediss+cluster://`. Or a django-redis "
             'alias of `CACHES` that only queues use. Or `"embedded"`: a private server for development, shared by all '
@@ -70,23 +54,23 @@ class Config:
     )
     namespace: str = field(
         default="mq",
-        metadata=option(
-            read_namespace,
+        metadata=options.option(
+            options.read_namespace,
             "The prefix of all keys. Projects on one database need different ones, or they share their queues.",
         ),
     )
     release: str = field(
         default="",
-        metadata=option(
-            read_release,
+        metadata=options.option(
+            options.read_release,
             "The version of the project's code, such as the hash of its commit. Consumers announce it: the admin's "
             "metrics mark when a new one began, and count by it.",
         ),
     )
     embedded_directory: Path = field(
         default_factory=lambda: Path.cwd() / ".mq_django",
-        metadata=option(
-            read_directory,
+        metadata=options.option(
+            options.read_directory,
             "The directory of the embedded server's data. Keep it out of version control. Its file `socket` has the "
             "path of the server's Unix socket.",
             shown='`BASE_DIR / ".mq_django"`',
@@ -94,57 +78,58 @@ class Config:
     )
     defaults: Mapping[str, Any] = field(
         default_factory=dict,
-        metadata=option(
-            read_options,
+        metadata=options.option(
+            options.read_options,
             "[Options](#options-of-a-queue) for queues that do not set them. Not for topics, nor for `STORE` and "
             "`CONNECTION`.",
         ),
     )
     queues: Mapping[str, QueueConfig] = field(
-        metadata=option(
-            read_options_by_name,
+        metadata=options.option(
+            options.read_options_by_name,
             "Queue names to options. Names are letters, digits, `_` and `-`.",
             shown='`{"default": {}}`',
         )
     )
     topics: Mapping[str, TopicConfig] = field(
         default_factory=dict,
-        metadata=option(
-            read_options_by_name,
+        metadata=options.option(
+            options.read_options_by_name,
             "Topic names to [options of a topic](#options-of-a-topic). A queue and a topic may not share a name.",
         ),
     )
     signals: tuple[Mapping[str, Any], ...] = field(
-        default=(), metadata=option(read_signals, "[Triggers without code](#triggers-without-code).", shown="`[]`")
+        default=(),
+        metadata=options.option(options.read_signals, "[Triggers without code](#triggers-without-code).", shown="`[]`"),
     )
     middleware: tuple[str, ...] = field(
         default=(),
-        metadata=option(
-            read_paths,
+        metadata=options.option(
+            options.read_paths,
             "Dotted paths of functions that run [around handlers and publishing](#middleware).",
             shown="`[]`",
         ),
     )
     discover: bool = field(
         default=True,
-        metadata=option(
-            read_switch,
+        metadata=options.option(
+            options.read_switch,
             "Whether to [find modules](#modules) with tasks, handlers or subscribers in installed apps. With `False` "
             "only `tasks.py`, `handlers.py`, `triggers.py` and `MODULES` are imported.",
         ),
     )
     modules: tuple[str, ...] = field(
         default=(),
-        metadata=option(
-            read_modules,
+        metadata=options.option(
+            options.read_modules,
             "Dotted paths of further [modules](#modules) with tasks, handlers or subscribers.",
             shown="`[]`",
         ),
     )
     schedules: Mapping[str, Scheduled] = field(
         default_factory=dict,
-        metadata=option(
-            read_options_by_name,
+        metadata=options.option(
+            options.read_options_by_name,
             'Name to [schedule](#schedules): `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, '
             'or `"task"` with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and '
             '`"starts"` and `"ends"`, the first and the last time for a tick.',
@@ -152,32 +137,32 @@ class Config:
     )
     thresholds: Thresholds = field(
         default=Thresholds(),
-        metadata=option(
-            read_options,
+        metadata=options.option(
+            options.read_options,
             "[Thresholds](#thresholds) above which a queue [has a problem](health.md#problems).",
             shown="`{}`",
         ),
     )
     inbox_retention: timedelta = field(
         default=timedelta(days=30),
-        metadata=option(
-            read_positive_duration,
+        metadata=options.option(
+            options.read_positive_duration,
             "How long the [inbox](exactly-once.md) remembers a message that a handler with `@exactly_once` has "
             "handled. Must exceed the time that a message may wait, be retried, or stay in a topic that is replayed.",
         ),
     )
     stream_readers: int = field(
         default=2000,
-        metadata=option(
-            read_count,
+        metadata=options.option(
+            options.read_count,
             "How many readers of streams [the view](howto/stream-answers.md#read-it) serves in a process. Under WSGI "
             "each occupies a thread.",
         ),
     )
     test_connection: str = field(
         default="",
-        metadata=option(
-            read_test,
+        metadata=options.option(
+            options.read_test,
             '`{"CONNECTION": ...}`: the server that [tests](testing.md) use in place of all others. The default is '
             "the environment variable `MQ_REDIS_URL`, or else a private server. With a URL, each test process uses "
             "its own database.",

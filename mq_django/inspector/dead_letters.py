@@ -22,17 +22,8 @@ from mq_django.inspector.actions import Outcome, effect_of
 from mq_django.inspector.message_views import MessageView, view_of
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.stream_reader import Scanned, one_queue, scan
+from mq_django.stores import dead_letters
 from mq_django.stores.activity import MAX_NAMED, Effect, Given, recorded
-from mq_django.stores.dead_letters import (
-    BATCH,
-    DeadLetters,
-    Fields,
-    buried,
-    is_entry,
-    next_to,
-    open_dead_letters,
-    text_of,
-)
 from mq_django.stores.moving import REFUSED, Mover
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.failures import readable
@@ -143,7 +134,7 @@ def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int
 
     def read(cursor: str, count: int) -> Iterator[tuple[str, str | None]]:
         while count > 0:
-            last = next_to(cursor if is_entry(cursor) else "", "+")
+            last = dead_letters.next_to(cursor if dead_letters.is_entry(cursor) else "", "+")
             letters = dead.traits(limit=count, last=last, newest_first=True, data=where.data)
             for letter in letters:
                 yield letter.entry, letter.entry if where.matches(letter, letter.error) else None
@@ -156,7 +147,7 @@ def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int
     return Scanned(rows, found.scanned, found.after)
 
 
-def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
+def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, dead_letters.Fields]]:
     """Return the dead letters that still exist, without long values."""
     return _dead(name).each(entries, max_bytes=MAX_LISTED, which="LISTED")
 
@@ -173,8 +164,8 @@ def every(name: str, where: Filter = NOTHING) -> Iterator[MessageView]:
     if get_config().queue(name).parts:
         return
     dead, first = _dead(name), "-"
-    while found := dead.traits(limit=BATCH, first=first, data=where.data):
-        first = next_to(found[-1].entry, "-")
+    while found := dead.traits(limit=dead_letters.BATCH, first=first, data=where.data):
+        first = dead_letters.next_to(found[-1].entry, "-")
         chosen = [letter.entry for letter in found if where.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):
             for row in dead.whole(chosen[at : at + WHOLE]):
@@ -193,8 +184,8 @@ def find(name: str, message_id: str) -> str | None:
 
 def labels(name: str, entries: Sequence[str]) -> list[str]:
     """Return the message ids of the dead letters that still exist."""
-    found = _listed(name, [entry for entry in entries if is_entry(entry)])
-    return [text_of(fields.get(b"id")) or entry for entry, fields in found]
+    found = _listed(name, [entry for entry in entries if dead_letters.is_entry(entry)])
+    return [dead_letters.text_of(fields.get(b"id")) or entry for entry, fields in found]
 
 
 def count(name: str, *, until: str = "") -> DeadCount:
@@ -208,10 +199,10 @@ def count(name: str, *, until: str = "") -> DeadCount:
         last = max((each.until for each in found), key=_entry_number)
         return DeadCount(until=last, count=sum(each.count for each in found), at_most=any(e.at_most for e in found))
     dead = _dead(name)
-    if until and not is_entry(until):
+    if until and not dead_letters.is_entry(until):
         raise InvalidFilter(f"Not the entry of a dead letter: {repr_of(until, 80)}")
     if until:
-        total, newer = dead.read(limit=MAX_COUNTED, first=next_to(until, "-"), max_bytes=0)
+        total, newer = dead.read(limit=MAX_COUNTED, first=dead_letters.next_to(until, "-"), max_bytes=0)
         return DeadCount(until=until, count=max(0, total - len(newer)), at_most=len(newer) == MAX_COUNTED)
     total, newest = dead.read(limit=1, newest_first=True, max_bytes=0)
     return DeadCount(until=newest[0][0] if newest else "", count=total, at_most=False)
@@ -297,9 +288,9 @@ def _each_message(name: str, act: Callable[[str, Sequence[str]], Outcome], messa
 def _each(act: _Act, entries: Sequence[str]) -> Outcome:
     """Do something with dead letters by their entries."""
     known, outcome = _valid(entries)
-    for at in range(0, len(known), BATCH):
+    for at in range(0, len(known), dead_letters.BATCH):
         try:
-            words = Counter(act(known[at : at + BATCH]))
+            words = Counter(act(known[at : at + dead_letters.BATCH]))
         except StoreError as error:
             outcome.error = error
             break
@@ -312,37 +303,40 @@ def _each(act: _Act, entries: Sequence[str]) -> Outcome:
 def _valid(entries: Sequence[str]) -> tuple[list[str], Outcome]:
     """Return those that are entries, each once, and an outcome in which the others are missing."""
     chosen = list(dict.fromkeys(entries))
-    known = [entry for entry in chosen if is_entry(entry)]
+    known = [entry for entry in chosen if dead_letters.is_entry(entry)]
     return known, Outcome(missing=len(chosen) - len(known))
 
 
-def _dead(name: str) -> DeadLetters:
+def _dead(name: str) -> dead_letters.DeadLetters:
     config = one_queue(name)
-    return open_dead_letters(config, open_transport("inspect", config.connection))
+    return dead_letters.open_dead_letters(config, open_transport("inspect", config.connection))
 
 
-def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> MessageView:
+def _view(name: str, entry: str, fields: dead_letters.Fields, *, is_whole: bool = False) -> MessageView:
     complete = {field: value for field, value in fields.items() if isinstance(value, bytes)}
-    found = buried(name, entry, complete) if len(complete) == len(fields) else None
-    error, traceback = text_of(fields.get(b"deaderror")), text_of(fields.get(b"deadtraceback"))
+    found = dead_letters.buried(name, entry, complete) if len(complete) == len(fields) else None
+    error, traceback = (
+        dead_letters.text_of(fields.get(b"deaderror")),
+        dead_letters.text_of(fields.get(b"deadtraceback")),
+    )
     about: dict[str, Any] = {
         "state": "dead",
         "ref": entry,
         "at_ms": entry_ms(entry.encode()),
-        "reason": text_of(fields.get(b"deadreason")),
+        "reason": dead_letters.text_of(fields.get(b"deadreason")),
         "error": redact_text(error),
         "traceback": redact_text(traceback),
         "tries": whole(fields.get(b"deadattempts")) or 0,
     }
     if isinstance(found, Delivery):
-        history, size = text_of(fields.get(b"deadstory")), len(found.data_text)
+        history, size = dead_letters.text_of(fields.get(b"deadstory")), len(found.data_text)
         return view_of(found.message, size=size, history=history, failure=(error, traceback), **about)
     # It is too long for a page, or not valid.
     body = found or fields.get(b"data", fields.get(b"message", fields.get(b"deadraw", 0)))
     is_broken = found is not None or b"deadraw" in fields
     return MessageView(
-        id=text_of(fields.get(b"id")) or entry,
-        name=text_of(fields.get(b"type")),
+        id=dead_letters.text_of(fields.get(b"id")) or entry,
+        name=dead_letters.text_of(fields.get(b"type")),
         size=body if isinstance(body, int) else len(body),
         problem=(redact_text(error) or "no message") if is_broken else "",
         raw=redact_bytes(found) if is_whole and found is not None else b"",
@@ -388,7 +382,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         StoreError: cannot reach Redis.
     """
     config, letters = one_queue(name), _dead(name)
-    found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
+    found = next((dead_letters.buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None
     data = restored(loads(written.encode(errors="surrogatepass")), found.message.data)

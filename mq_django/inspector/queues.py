@@ -12,16 +12,8 @@ from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.core.partitions import preferred
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, StoreError, UnknownQueue
+from mq_django.inspector import statistics
 from mq_django.inspector.queue_view import RECENT, STATES, Activity, Period, QueueView, activity_of, counts
-from mq_django.inspector.statistics import (
-    counted,
-    hours_of,
-    read_closely,
-    read_views,
-    summed,
-    with_blockers,
-    with_fetched,
-)
 from mq_django.registry import groups
 from mq_django.stores import stars
 from mq_django.stores.counters import WHAT
@@ -89,9 +81,9 @@ def queue(name: str, *, of: str = "") -> QueueView:
     config = get_config().queue(name)
     parts = config.each_part
     transports = transports_of(parts)
-    found, happened = read_closely(parts, transports, longest=MAX_COUNTERS, of=of)
+    found, happened = statistics.read_closely(parts, transports, longest=MAX_COUNTERS, of=of)
     views = _with_waits(list(map(_shown, parts, found)), parts, transports)
-    return replace(summed(config, views), activity=happened)
+    return replace(statistics.summed(config, views), activity=happened)
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -110,7 +102,7 @@ def activity_in(config: QueueConfig | TopicConfig, period: Period, *, of: str = 
     """Return the activity of a queue or topic in a period; see activity()."""
     parts = config.each_part
     keys = [period.keys(part.keys) for part in parts]
-    found = counted(keys, transports_of(parts), slots=period.size, longest=MAX_COUNTERS)
+    found = statistics.counted(keys, transports_of(parts), slots=period.size, longest=MAX_COUNTERS)
     return activity_of(period.by_start(found), period, of=of)
 
 
@@ -147,7 +139,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     config = get_config().queue(name)
     if minutes:
         return _looked_at([config], minutes=minutes)[0]
-    return summed(config, bare(config.each_part))
+    return statistics.summed(config, bare(config.each_part))
 
 
 def bare(configs: Sequence[QueueConfig]) -> list[QueueView]:
@@ -156,7 +148,7 @@ def bare(configs: Sequence[QueueConfig]) -> list[QueueView]:
     Raises:
         StoreError: cannot reach Redis.
     """
-    return list(map(_shown, configs, read_views(configs, transports_of(configs), minutes=0)))
+    return list(map(_shown, configs, statistics.read_views(configs, transports_of(configs), minutes=0)))
 
 
 def redis_now_ms() -> int:
@@ -186,7 +178,9 @@ def totals() -> Totals:
         *configs,
         *(part for topic in get_config().topics.values() for part in topic.each_part),
     ]
-    for config, days in zip(counting, hours_of((today - 1, today), counting, transports_of(counting)), strict=True):
+    for config, days in zip(
+        counting, statistics.hours_of((today - 1, today), counting, transports_of(counting)), strict=True
+    ):
         if isinstance(days, StoreError):
             errors[config.name] = str(days)
             continue
@@ -267,16 +261,18 @@ def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueVie
     parts = [part for config in configs for part in config.each_part]
     transports = transports_of(parts)
     views = iter(
-        _with_waits(list(map(_shown, parts, read_views(parts, transports, minutes=minutes))), parts, transports)
+        _with_waits(
+            list(map(_shown, parts, statistics.read_views(parts, transports, minutes=minutes))), parts, transports
+        )
     )
-    return [summed(config, list(islice(views, len(config.each_part)))) for config in configs]
+    return [statistics.summed(config, list(islice(views, len(config.each_part)))) for config in configs]
 
 
 def _with_waits(
     views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
 ) -> list[QueueView]:
     """Return queues with the messages that were fetched and have not started, and with what holds their slots."""
-    return with_blockers(with_fetched(views, configs, transports))
+    return statistics.with_blockers(statistics.with_fetched(views, configs, transports))
 
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:

@@ -13,17 +13,8 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError, StoreError, UnknownQueue
+from mq_django.inspector import stream_reader
 from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, WaitingState, name_of
-from mq_django.inspector.stream_reader import (
-    MAX_LISTED,
-    Body,
-    GroupReader,
-    Receipt,
-    Source,
-    StreamReader,
-    index_in,
-    one_queue,
-)
 from mq_django.stores.dead_letters import next_to, open_dead_letters
 from mq_django.stores.rsmq_store import waiting_command
 from mq_django.transport import scripts
@@ -34,7 +25,7 @@ from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 # Read a queue in RSMQ's format: all its messages are in one sorted set, by the time they become visible.
 
 
-class RsmqReader(StreamReader):
+class RsmqReader(stream_reader.StreamReader):
     """Reads one queue in RSMQ's format: see StreamReader for each method."""
 
     _keys: RsmqKeys
@@ -51,13 +42,13 @@ class RsmqReader(StreamReader):
         return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
-        return self._ranked(self._keys.zset, where, index_in(after), limit, max_bytes)
+        return self._ranked(self._keys.zset, where, stream_reader.index_in(after), limit, max_bytes)
 
     def _is_ready(self, score: bytes) -> bool:
         return float(score) <= self.now_ms
 
     def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
-        keys, start = self._keys, index_in(after)
+        keys, start = self._keys, stream_reader.index_in(after)
         (reply,) = self._transport.pipeline([("HGETALL", keys.owners)])
         flat = reply_or_raise(reply)
         owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
@@ -72,7 +63,7 @@ class RsmqReader(StreamReader):
             view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=held_ms)
             yield f"priority.{state}", view
 
-    def entry(self, source: Source, entry: bytes) -> MessageView | None:
+    def entry(self, source: stream_reader.Source, entry: bytes) -> MessageView | None:
         """See StreamReader.entry()."""
         keys = self._keys
         score, body, history = self._stored(entry)
@@ -91,18 +82,22 @@ class RsmqReader(StreamReader):
         """See StreamReader.find_entry()."""
         return self.entry("priority", named)
 
-    def ref_of(self, receipt: Receipt) -> str | None:
+    def ref_of(self, receipt: stream_reader.Receipt) -> str | None:
         """See StreamReader.ref_of()."""
         return f"priority.{receipt[1].rpartition(':')[0]}"
 
-    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+    def held_command(
+        self, receipts: Sequence[stream_reader.Receipt], *, max_bytes: int = stream_reader.MAX_LISTED
+    ) -> Command | None:
         """See StreamReader.held_command(): a receipt here is the id and the receive count."""
         args: list[Argument] = [max_bytes]
         for source, entry in receipts:
             args += (source + 1, entry.rpartition(":")[0])
         return scripts.command("rsmq_read", keys=[self._keys.hash], args=args) if receipts else None
 
-    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
+    def held_views(
+        self, receipts: Sequence[stream_reader.Receipt], reply: Any
+    ) -> Mapping[stream_reader.Receipt, MessageView]:
         """See StreamReader.held_views()."""
         held = zip(receipts, reply_or_raise(reply), strict=True)
         views = {
@@ -146,7 +141,7 @@ class RsmqReader(StreamReader):
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
         return {}
 
-    def _stored(self, message_id: bytes) -> tuple[bytes | None, Body, str]:
+    def _stored(self, message_id: bytes) -> tuple[bytes | None, stream_reader.Body, str]:
         """Return the score, the body and the history of a message, wherever it is."""
         keys = self._keys
         commands: list[Command] = [
@@ -175,24 +170,30 @@ def _owner(holder: bytes) -> str:
     return holder.rpartition(b" ")[0].decode(errors="backslashreplace")
 
 
-def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> StreamReader:
+def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> stream_reader.StreamReader:
     """Return the reader of a queue, or of a group, which has the log of its topic unless `with_log` is False."""
     if isinstance(config, GroupConfig) and with_log:
-        return GroupReader(config, transport)
-    return RsmqReader(config, transport) if isinstance(config, RsmqConfig) else StreamReader(config, transport)
+        return stream_reader.GroupReader(config, transport)
+    return (
+        RsmqReader(config, transport)
+        if isinstance(config, RsmqConfig)
+        else stream_reader.StreamReader(config, transport)
+    )
 
 
-def open_reader(name: str, *, with_log: bool = True) -> StreamReader:
+def open_reader(name: str, *, with_log: bool = True) -> stream_reader.StreamReader:
     """Return the reader of the queue with a name; see reader_of().
 
     Raises:
         UnknownQueue: the queue is not configured.
     """
-    config = one_queue(name)
+    config = stream_reader.one_queue(name)
     return reader_of(config, open_transport("inspect", config.connection), with_log=with_log)
 
 
-def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, MessageView]]:
+def held(
+    receipts: Mapping[str, Sequence[stream_reader.Receipt]],
+) -> Mapping[str, Mapping[stream_reader.Receipt, MessageView]]:
     """Return the messages of deliveries that still exist, by their receipts, for each queue; a round trip per server.
 
     Queues that are not configured here, or cannot be read, have none.
@@ -200,8 +201,8 @@ def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Rece
     Raises:
         StoreError: cannot reach Redis.
     """
-    found: dict[str, Mapping[Receipt, MessageView]] = {queue: {} for queue in receipts}
-    asked: list[tuple[str, StreamReader, Transport, Command]] = []
+    found: dict[str, Mapping[stream_reader.Receipt, MessageView]] = {queue: {} for queue in receipts}
+    asked: list[tuple[str, stream_reader.StreamReader, Transport, Command]] = []
     configs = [config for queue in receipts if (config := _config(queue)) is not None]
     for config, transport in zip(
         configs, open_transports("inspect", [config.connection for config in configs]), strict=True
@@ -247,7 +248,7 @@ def ended(name: str, message_id: str) -> Ended | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    config = one_queue(name)
+    config = stream_reader.one_queue(name)
     keys = (config.keys.expired, config.keys.replaced)
     replies = open_transport("inspect", config.connection).pipeline([("ZSCORE", key, message_id) for key in keys])
     expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)

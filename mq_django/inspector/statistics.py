@@ -14,20 +14,9 @@ from mq_django.core.limits import read_changes
 from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.errors import StoreError
+from mq_django.inspector import queue_view
 from mq_django.inspector.consumers import SLOT_KINDS, Consumers, ConsumerView, FullSlots, SlotKind, housekeepers_of
 from mq_django.inspector.message_views import MessageView
-from mq_django.inspector.queue_view import (
-    HAPPENED,
-    NONE,
-    STATES,
-    WINDOW,
-    Activity,
-    Blocker,
-    HeldKeys,
-    Pause,
-    QueueView,
-    activity_of_hour,
-)
 from mq_django.inspector.readers import held, open_reader, reader_of
 from mq_django.inspector.stream_reader import Receipt
 from mq_django.registry import kinds
@@ -46,7 +35,7 @@ MAX_COUNTED = 10_000
 
 def read_views(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, minutes: int
-) -> list[QueueView | StoreError]:
+) -> list[queue_view.QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
     Each queue has its transport. One round trip per server, with one command per queue; one more if there are topics.
@@ -77,7 +66,7 @@ def _stats(topics: Sequence[TopicConfig], transports: Sequence[Transport]) -> Se
 
 def read_closely(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], *, longest: int, of: str = ""
-) -> tuple[list[QueueView | StoreError], Activity]:
+) -> tuple[list[queue_view.QueueView | StoreError], queue_view.Activity]:
     """Return the statistics of a queue, or of its partitions, and the activity of the last hour of all together.
 
     The activity is that of messages named `of`, or of all. Includes the activity by name if there are at most `longest`
@@ -85,16 +74,18 @@ def read_closely(
     """
     now_ms = clock.now_ms()
     hour = now_ms // 3_600_000
-    views = read_views(configs, transports, minutes=0 if len(configs) == 1 else WINDOW)
-    readable_ones = [number for number, view in enumerate(views) if isinstance(view, QueueView)]
+    views = read_views(configs, transports, minutes=0 if len(configs) == 1 else queue_view.WINDOW)
+    readable_ones = [number for number, view in enumerate(views) if isinstance(view, queue_view.QueueView)]
     if not readable_ones:
-        return views, NONE
+        return views, queue_view.NONE
     keys = [[configs[number].keys.minutes(hour - ago) for ago in (0, 1)] for number in readable_ones]
     found = counted(keys, [transports[number] for number in readable_ones], slots=60, longest=longest)
-    return views, activity_of_hour(*found, now_ms=now_ms, of=of)
+    return views, queue_view.activity_of_hour(*found, now_ms=now_ms, of=of)
 
 
-def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | StoreError) -> QueueView | StoreError:
+def _with_log(
+    view: queue_view.QueueView | StoreError, name: str, found: TopicStats | StoreError
+) -> queue_view.QueueView | StoreError:
     """Add a group's undelivered and pending messages of its topic's log."""
     if isinstance(view, StoreError):
         return view
@@ -117,7 +108,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 
 
 @readable
-def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
+def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> queue_view.QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
     counted, (pause, jobs, *lines) = more[:2], more[2:]
@@ -128,7 +119,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
     parked_ms = whole(first_parked, LAST_MS)
     changeable = get_config().queue(config.public_name).limits.changeable
     changed = read_changes(*pause[4:]) if changeable else {}
-    return QueueView(
+    return queue_view.QueueView(
         name=config.name,
         now_ms=now_ms,
         # Another program may have deleted entries that are pending.
@@ -141,7 +132,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         # A rate of keys makes them wait on purpose.
         parked_ms=None if parked_ms is None or config.limits.changed(changed).key_rate else max(0, now_ms - parked_ms),
-        held=HeldKeys(held_keys, held_messages, whole(held_since, LAST_MS)),
+        held=queue_view.HeldKeys(held_keys, held_messages, whole(held_since, LAST_MS)),
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=_pause(*pause[:4]) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
@@ -151,12 +142,14 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         limit_changes={name: changed[name] for name in changeable if name in changed},
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
-        activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
+        activity=queue_view.activity_of_hour(this_hour, last_hour, now_ms=counted_ms)
+        if any(hours)
+        else queue_view.NONE,
     )
 
 
-def _pause(who: bytes | None, reason: bytes | None, since: bytes | None, name: bytes | None) -> Pause:
-    return Pause(text_of(who), text_of(reason), whole(since, LAST_MS), text_of(name))
+def _pause(who: bytes | None, reason: bytes | None, since: bytes | None, name: bytes | None) -> queue_view.Pause:
+    return queue_view.Pause(text_of(who), text_of(reason), whole(since, LAST_MS), text_of(name))
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -201,7 +194,7 @@ def counted(
 # The sums over the partitions of a queue.
 
 
-def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
+def summed(config: QueueConfig, parts: Sequence[queue_view.QueueView]) -> queue_view.QueueView:
     """Return the view of a queue from its partitions' views; without partitions its own view.
 
     Counts are added up, and ages are the longest. Each consumer is listed once, with all that it runs. What differs
@@ -211,7 +204,9 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         return parts[0]
     known = [part for part in parts if not part.error]
     if not known:
-        return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
+        return queue_view.QueueView(
+            name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts)
+        )
     pauses = [part.pause for part in known if part.pause is not None]
     blockers = [part.blocker for part in known if part.blocker is not None]
     return replace(
@@ -228,10 +223,12 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
     )
 
 
-def sums_of(name: str, known: Sequence[QueueView]) -> QueueView:
+def sums_of(name: str, known: Sequence[queue_view.QueueView]) -> queue_view.QueueView:
     """Return one view with the messages and the activity of several: at least one, each of which could be read."""
-    counts: Any = {what: sum(getattr(view, what) for view in known) for what in (*STATES, "lag", "fetched", "lost")}
-    return QueueView(
+    counts: Any = {
+        what: sum(getattr(view, what) for view in known) for what in (*queue_view.STATES, "lag", "fetched", "lost")
+    }
+    return queue_view.QueueView(
         name=name,
         now_ms=max(view.now_ms for view in known),
         **counts,
@@ -250,18 +247,18 @@ def _most(found: Iterable[int | None]) -> int | None:
     return max((each for each in found if each is not None), default=None)
 
 
-def _held(found: Sequence[HeldKeys]) -> HeldKeys:
+def _held(found: Sequence[queue_view.HeldKeys]) -> queue_view.HeldKeys:
     since = [each.since_ms for each in found if each.since_ms is not None]
     keys, messages = sum(each.keys for each in found), sum(each.messages for each in found)
-    return HeldKeys(keys, messages, min(since, default=None))
+    return queue_view.HeldKeys(keys, messages, min(since, default=None))
 
 
-def _activity(found: Sequence[Activity]) -> Activity:
+def _activity(found: Sequence[queue_view.Activity]) -> queue_view.Activity:
     """Return the totals. Times are not added up: pages add up the counters first."""
     first = found[0]
-    steps = {what: zip(*(getattr(each, what) for each in found), strict=True) for what in HAPPENED}
+    steps = {what: zip(*(getattr(each, what) for each in found), strict=True) for what in queue_view.HAPPENED}
     happened: Any = {what: tuple(map(sum, each)) for what, each in steps.items()}
-    return Activity(**happened, elapsed=first.elapsed, minutes=first.minutes, since_ms=first.since_ms)
+    return queue_view.Activity(**happened, elapsed=first.elapsed, minutes=first.minutes, since_ms=first.since_ms)
 
 
 def _merged(found: Iterable[Sequence[ConsumerView]]) -> tuple[ConsumerView, ...]:
@@ -310,8 +307,8 @@ class _Entry(NamedTuple):
 
 
 def with_fetched(
-    views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
-) -> list[QueueView]:
+    views: Sequence[queue_view.QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
+) -> list[queue_view.QueueView]:
     """Return queues, each with the messages that its consumers have fetched and not started.
 
     One round trip per server if consumers hold more messages than they run, else none. Messages of consumers that do
@@ -333,7 +330,7 @@ def with_fetched(
     return list(found.values())
 
 
-def _running(view: QueueView) -> Mapping[str, int]:
+def _running(view: queue_view.QueueView) -> Mapping[str, int]:
     """Return by consumer how many messages it runs. Those that do not announce it are left out.
 
     Includes consumers without a recent heartbeat: their messages may run until they are recovered.
@@ -341,7 +338,9 @@ def _running(view: QueueView) -> Mapping[str, int]:
     return {one.id: one.runs for one in view.consumers if one.runs is not None}
 
 
-def _without_streams(view: QueueView, config: QueueConfig, running: Mapping[str, int]) -> QueueView:
+def _without_streams(
+    view: queue_view.QueueView, config: QueueConfig, running: Mapping[str, int]
+) -> queue_view.QueueView:
     """Return a queue in RSMQ's format, which has no streams: only consumers of mq_django hold what is pending there.
 
     It does not store when a message became visible, so the age of these messages is unknown.
@@ -358,7 +357,9 @@ def _commands(config: QueueConfig, running: int) -> Iterator[Command]:
 
 
 @readable
-def _with_streams(view: QueueView, running: Mapping[str, int], replies: Sequence[Any]) -> QueueView:
+def _with_streams(
+    view: queue_view.QueueView, running: Mapping[str, int], replies: Sequence[Any]
+) -> queue_view.QueueView:
     held: Counter[str] = Counter()
     entries: list[_Entry] = []
     for stream, (summary, rows) in enumerate(zip(replies[::2], replies[1::2], strict=True)):
@@ -380,7 +381,7 @@ def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-def _oldest(view: QueueView, running: Mapping[str, int], entries: Collection[_Entry]) -> _Entry | None:
+def _oldest(view: queue_view.QueueView, running: Mapping[str, int], entries: Collection[_Entry]) -> _Entry | None:
     """Return the oldest entry that no consumer runs.
 
     Heartbeats list some of the entries that run. The others that run are the oldest ones of their consumer, because it
@@ -412,7 +413,7 @@ HolderState = Literal["running", "held", "fetched", "abandoned"]
 RunTimes = Mapping[tuple[str, str], int]
 
 
-def run_times(queue: QueueView) -> RunTimes:
+def run_times(queue: queue_view.QueueView) -> RunTimes:
     """Return the run times of the messages that live consumers are handling: of each consumer the longest 20."""
     ref_of = open_reader(queue.name).ref_of
     return {
@@ -429,7 +430,7 @@ def run_time(view: MessageView, times: RunTimes) -> int | None:
     return times.get((view.consumer, view.ref))
 
 
-def held_by(view: MessageView, queue: QueueView) -> tuple[HolderState, int]:
+def held_by(view: MessageView, queue: queue_view.QueueView) -> tuple[HolderState, int]:
     """Return what the consumer of a pending message does with it, and for how long its handler runs, in ms."""
     holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
     if holder is None:
@@ -459,7 +460,7 @@ class _Full(NamedTuple):
         return max(self.slots, key=lambda slots: slots.longest.ms)
 
 
-def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
+def with_blockers(views: Sequence[queue_view.QueueView]) -> list[queue_view.QueueView]:
     """Return queues, each with what holds all slots of its consumers while its messages wait.
 
     One round trip per server if there is such a queue, else none.
@@ -469,7 +470,7 @@ def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
     return [replace(view, blocker=_blocker(full[view.name], names)) if view.name in full else view for view in views]
 
 
-def _full(view: QueueView) -> _Full | None:
+def _full(view: queue_view.QueueView) -> _Full | None:
     if view.paused or not view.awaits_slots:
         return None
     needed = {SLOT_KINDS[is_async] for is_async in kinds(view.name)} or set(SLOT_KINDS)
@@ -504,13 +505,13 @@ def _longest(slots: FullSlots) -> tuple[str, Receipt]:
     return slots.queue, (slots.longest.source, slots.longest.entry)
 
 
-def _blocker(full: _Full, names: Mapping[tuple[str, Receipt], str]) -> Blocker | None:
+def _blocker(full: _Full, names: Mapping[tuple[str, Receipt], str]) -> queue_view.Blocker | None:
     longest = full.longest
     name = names.get(_longest(longest))
     if name is None:
         return None
     threads = sum(consumer.threads or 0 for consumer in full.consumers)
-    return Blocker(
+    return queue_view.Blocker(
         kind=full.kind,
         threads=threads if full.kind == "threads" else 0,
         consumers=tuple(consumer.id for consumer in full.consumers),

@@ -4,25 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from mq_django import errors
 from mq_django.core.logs import get_logger
 from mq_django.core.numbers import whole
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import DeliveryOptions
-from mq_django.errors import (
-    AlreadyPublished,
-    ConnectionLost,
-    ConnectionRejected,
-    NotPermitted,
-    QueueClosed,
-    QueueFull,
-    ReadOnly,
-    RedisOutOfMemory,
-    ServerBusy,
-    StoreError,
-    WrongKeyType,
-    WrongNode,
-)
 from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import ROWS, Claim, OutboxTables
 from mq_django.outbox.rows import Chunk, next_chunk
@@ -42,8 +29,8 @@ Announce = Callable[[DeliveryOptions, Publication, str], None]
 
 #: Errors of Redis that do not concern the rows: they wait until it accepts them.
 WAITS = (
-    *(ConnectionLost, ConnectionRejected, ReadOnly, ServerBusy, WrongNode),
-    *(NotPermitted, QueueClosed, RedisOutOfMemory, WrongKeyType),
+    *(errors.ConnectionLost, errors.ConnectionRejected, errors.ReadOnly, errors.ServerBusy, errors.WrongNode),
+    *(errors.NotPermitted, errors.QueueClosed, errors.RedisOutOfMemory, errors.WrongKeyType),
 )
 
 COPIED = (
@@ -173,12 +160,12 @@ class PartitionRelay:
             self._send(claim, chunk)
         except NotNext as found:
             self._follow(claim, found.mark)
-        except QueueFull:
+        except errors.QueueFull:
             self._most = max(1, count // 2)
             return count > 1
         except WAITS:
             raise
-        except StoreError as error:
+        except errors.StoreError as error:
             self._most = max(1, count // 2)
             if count == 1:
                 self._refuse(claim, chunk.rows[-1], str(error))
@@ -190,7 +177,7 @@ class PartitionRelay:
         ids: Sequence[str | None] = ()
         try:
             ids = self._store.publish(chunk.publications)
-        except AlreadyPublished:
+        except errors.AlreadyPublished:
             if not chunk.refuses:
                 raise
         self._most = min(ROWS, self._most * 2)

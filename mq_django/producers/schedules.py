@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn, Unpack
 
-from mq_django import registry
+from mq_django import errors, registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.ids import is_text
@@ -20,17 +20,6 @@ from mq_django.core.schedules import (
 )
 from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
-from mq_django.errors import (
-    ConfigurationError,
-    InvalidMessage,
-    InvalidSchedule,
-    MissingDependency,
-    NotSupported,
-    ScheduleChanged,
-    ScheduleExists,
-    ScheduleInCode,
-    UnknownSchedule,
-)
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import check_partitions
 from mq_django.producers.schedule_ticks import check_time, checked_override, fire_now, set_override, skip, unskip
@@ -61,10 +50,10 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
             check_task(config, path, entry.data)
         entry.publication(config)
         check_time(entry)
-    except (MissingDependency, InvalidMessage):
+    except (errors.MissingDependency, errors.InvalidMessage):
         raise
-    except (TypeError, ConfigurationError, NotSupported) as error:
-        raise InvalidSchedule(f"Schedule {repr_of(name)}: {error}") from error
+    except (TypeError, errors.ConfigurationError, errors.NotSupported) as error:
+        raise errors.InvalidSchedule(f"Schedule {repr_of(name)}: {error}") from error
     return definition, entry
 
 
@@ -152,7 +141,7 @@ class ScheduleLookup:
     def _changeable(self, config: QueueConfig, name: str) -> PlannedSchedule:
         found = self._existing(config, name)
         if found.origin is not Origin.RUNTIME:
-            raise ScheduleInCode(
+            raise errors.ScheduleInCode(
                 f"Schedule {name!r} of queue {config.name!r} is in {origin_text(found)}: change it there, "
                 "override its times, or pause it"
             )
@@ -169,7 +158,7 @@ class ScheduleLookup:
                 return False
             if set_override(self._store(found), found, text, who=who):
                 return True
-        raise ScheduleChanged(
+        raise errors.ScheduleChanged(
             f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(config.name)}"
         )
 
@@ -183,7 +172,7 @@ def config_of(queue: str) -> QueueConfig:
     """Return the config of a queue that has schedules, else raise NotSupported; UnknownQueue for a partition."""
     config = get_config().whole_queue(queue)
     if not config.has_schedules:
-        raise NotSupported(f"{repr_of(queue)} has no schedules: it has RSMQ's format, or is a group of a topic")
+        raise errors.NotSupported(f"{repr_of(queue)} has no schedules: it has RSMQ's format, or is a group of a topic")
     return config
 
 
@@ -191,14 +180,14 @@ def same_home(config: QueueConfig, entry: Scheduled, before: PlannedSchedule) ->
     """Return where the state of a schedule is; raise InvalidSchedule if a change would need another partition."""
     home = home_of(config, entry)
     if home.name != before.home:
-        raise InvalidSchedule(OTHER_PARTITION.format(name=entry.name))
+        raise errors.InvalidSchedule(OTHER_PARTITION.format(name=entry.name))
     return home
 
 
 def checked_text(by: object) -> str:
     """Return the name of a user, else raise InvalidSchedule."""
     if not isinstance(by, str):
-        raise InvalidSchedule(f"by must be text, such as request.user.get_username(), not {repr_of(by)}")
+        raise errors.InvalidSchedule(f"by must be text, such as request.user.get_username(), not {repr_of(by)}")
     return by
 
 
@@ -209,7 +198,7 @@ def origin_text(found: ScheduleStatus) -> str:
 
 def refuse_unknown(config: QueueConfig, name: str) -> NoReturn:
     """Raise UnknownSchedule."""
-    raise UnknownSchedule(f"Queue {config.name!r} has no schedule {repr_of(name, 300)}")
+    raise errors.UnknownSchedule(f"Queue {config.name!r} has no schedule {repr_of(name, 300)}")
 
 
 def _tick_effect(given: Given, tick: datetime | None) -> Effect:
@@ -283,19 +272,23 @@ class ScheduleCollection(ScheduleLookup):
         config = config_of(queue)
         check_schedule_name(name)
         if not isinstance(paused, bool):
-            raise InvalidSchedule(f"paused must be True or False, not {repr_of(paused)}")
+            raise errors.InvalidSchedule(f"paused must be True or False, not {repr_of(paused)}")
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
-            raise ScheduleExists(
+            raise errors.ScheduleExists(
                 f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it is in {origin_text(found)}"
             )
         definition, entry = checked(config, name, options)
         home = home_of(config, entry)
         result = self._runtime(home).define(name, definition, before=b"", who=checked_text(by), paused=paused)
         if result == "EXISTS":
-            raise ScheduleExists(f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it was just created")
+            raise errors.ScheduleExists(
+                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it was just created"
+            )
         if result == "FULL":
-            raise InvalidSchedule(f"Queue {repr_of(queue)} has {MAX_SCHEDULES} schedules, the most that it may have")
+            raise errors.InvalidSchedule(
+                f"Queue {repr_of(queue)} has {MAX_SCHEDULES} schedules, the most that it may have"
+            )
         return self.get(name, queue=queue)
 
     @recorded("change schedule", queue="queue", about="name", by="by")
@@ -343,7 +336,9 @@ class ScheduleCollection(ScheduleLookup):
             if result == "DEFINED":
                 _keep(found, changed=version_of(definition))
                 return self.get(name, queue=queue)
-        raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
+        raise errors.ScheduleChanged(
+            f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}"
+        )
 
     @recorded("pause schedule", queue="queue", about="name", by="by")
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:

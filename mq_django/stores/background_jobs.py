@@ -17,17 +17,8 @@ from mq_django.core.message_format import (
 )
 from mq_django.core.numbers import score, whole
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
+from mq_django.stores import dead_letters
 from mq_django.stores.activity import Actor, attempt, record
-from mq_django.stores.dead_letters import (
-    BATCH,
-    Fields,
-    JobStep,
-    fields_of,
-    is_entry,
-    next_to,
-    open_dead_letters,
-    text_of,
-)
 from mq_django.stores.message_scans import (
     ActionableState,
     Cursor,
@@ -118,7 +109,7 @@ class BackgroundJobs:
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
-        self._letters = open_dead_letters(config, transport)
+        self._letters = dead_letters.open_dead_letters(config, transport)
         self._transport = transport
 
     def begin(self, order: JobOrder, *, total: int, rate: int = 0) -> bool:
@@ -156,13 +147,15 @@ class BackgroundJobs:
         with_data = bool(order.criteria.data)
         if order.messages != "dead":
             where, after = (self._config, self._transport), Cursor()
-            while read := scan_state(*where, order.messages, after, BATCH, with_data=with_data):
+            while read := scan_state(*where, order.messages, after, dead_letters.BATCH, with_data=with_data):
                 _, messages, after = read
                 yield len(_chosen(order, messages))
             return
         first = "-"
-        while letters := self._letters.traits(limit=BATCH, first=first, last=order.until, data=order.criteria.data):
-            first = next_to(letters[-1].entry, "-")
+        while letters := self._letters.traits(
+            limit=dead_letters.BATCH, first=first, last=order.until, data=order.criteria.data
+        ):
+            first = dead_letters.next_to(letters[-1].entry, "-")
             yield sum(order.criteria.matches(letter, letter.error) for letter in letters)
 
     def work(self, worker: str, state: ActionableState = "dead") -> float:
@@ -201,9 +194,9 @@ class BackgroundJobs:
     def _letters_step(self, job: BackgroundJob, worker: str) -> float:
         """Act on some dead letters, and return the seconds until the next step."""
         order, limit = job.order, _limit(job, MAX_MOVED)
-        first = next_to(job.after if is_entry(job.after) else "", "-")
+        first = dead_letters.next_to(job.after if dead_letters.is_entry(job.after) else "", "-")
         found = self._letters.traits(
-            limit=BATCH if order.criteria else limit,
+            limit=dead_letters.BATCH if order.criteria else limit,
             first=first,
             last=order.until,
             data=order.criteria.data,
@@ -216,7 +209,7 @@ class BackgroundJobs:
         if order.what == "move":
             return self._move(job, worker, chosen, looked)
         act = self._letters.redrive if order.what == "redrive" else self._letters.delete
-        act(chosen, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
+        act(chosen, step=dead_letters.JobStep(worker, looked[-1], len(looked), LEASE_MS))
         return _pause(job, len(chosen))
 
     def _move(self, job: BackgroundJob, worker: str, chosen: list[str], looked: list[str]) -> float:
@@ -227,7 +220,7 @@ class BackgroundJobs:
             if not words:
                 return FULL
             looked = looked[: looked.index(chosen[len(words) - 1]) + 1]
-        mover.remove(chosen, words, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
+        mover.remove(chosen, words, step=dead_letters.JobStep(worker, looked[-1], len(looked), LEASE_MS))
         return FULL if is_full else _pause(job, len(words))
 
     def _mover(self, job: BackgroundJob) -> Mover:
@@ -243,14 +236,14 @@ class BackgroundJobs:
         order, is_move = job.order, job.order.what == "move"
         if is_move and job.held and (left := self._mover(job).left(job.held)):
             return self._move_held(job, self._mover(job), worker, left, job.after)
-        limit = _limit(job, MAX_MOVED if is_move else BATCH)
+        limit = _limit(job, MAX_MOVED if is_move else dead_letters.BATCH)
         begin, with_data = Cursor.of(job.after), bool(order.criteria.data)
         read = scan_state(self._config, self._transport, order.messages, begin, limit, with_data=with_data)
         if read is None:
             raise _Over("finished")
         source, found, after = read
         chosen = _chosen(order, found)
-        step = JobStep(worker, str(after), len(found), LEASE_MS, order.messages)
+        step = dead_letters.JobStep(worker, str(after), len(found), LEASE_MS, order.messages)
         if not is_move:
             delete_found(self._config, self._transport, source, chosen, step)
             return _pause(job, len(chosen))
@@ -266,7 +259,7 @@ class BackgroundJobs:
         """Write the dead letters that a step has made to the target, and remove them."""
         words, is_full = mover.write(held)
         state = job.order.messages
-        mover.remove(held, words, step=JobStep(worker, after, 0, LEASE_MS, state))
+        mover.remove(held, words, step=dead_letters.JobStep(worker, after, 0, LEASE_MS, state))
         if not is_full and len(words) == len(held):
             # Those that the target has refused since it was asked stay dead letters.
             reply_or_raise(self._transport.pipeline([("HDEL", self._config.keys.jobs, f"{state}:{_HELD}")])[0])
@@ -311,7 +304,7 @@ def _pause(job: BackgroundJob, count: int) -> float:
 
 def jobs_of(flat: object) -> dict[ActionableState, BackgroundJob]:
     """Return the jobs in these fields and values in Redis by place, without those that are not valid."""
-    fields = fields_of(flat) if isinstance(flat, list) else {}
+    fields = dead_letters.fields_of(flat) if isinstance(flat, list) else {}
     if not fields:
         # As in most queues, of which a page may show all.
         return {}
@@ -319,20 +312,20 @@ def jobs_of(flat: object) -> dict[ActionableState, BackgroundJob]:
     return {state: job for state, job in found.items() if job is not None}
 
 
-def _job_of(state: ActionableState, fields: Fields) -> BackgroundJob | None:
+def _job_of(state: ActionableState, fields: dead_letters.Fields) -> BackgroundJob | None:
     own = {name: fields.get(f"{state}:{name}".encode()) for name in _FIELDS}
-    texts = {name: text_of(own[name]) for name in _TEXTS}
-    what, word, rate = text_of(own["what"]), text_of(own["state"]), whole(own["rate"])
+    texts = {name: dead_letters.text_of(own[name]) for name in _TEXTS}
+    what, word, rate = dead_letters.text_of(own["what"]), dead_letters.text_of(own["state"]), whole(own["rate"])
     if (
         what not in ACTIONS[state]
         or word not in get_args(State)
         or rate is None
-        or not is_entry(texts["until"])
+        or not dead_letters.is_entry(texts["until"])
         or (what == "move") != bool(texts["target"])
     ):
         return None
     try:
-        criteria = Filter.of(loads(text_of(own["wanted"]).encode()))
+        criteria = Filter.of(loads(dead_letters.text_of(own["wanted"]).encode()))
     except (DecodeError, InvalidFilter):
         return None
     counts = {name: whole(own[name]) or 0 for name in _COUNTS}
@@ -341,11 +334,11 @@ def _job_of(state: ActionableState, fields: Fields) -> BackgroundJob | None:
     return BackgroundJob(
         order=JobOrder(messages=state, what=what, criteria=criteria, **texts),  # type: ignore[arg-type]  # it is an action
         state=word,  # type: ignore[arg-type]  # checked by get_args()
-        after=text_of(own["after"]),
+        after=dead_letters.text_of(own["after"]),
         rate=rate,
         since_ms=whole(own["since"]) or 0,
         changed_ms=whole(own["changed"]) or 0,
-        worker=text_of(own["worker"]),
-        held=[*filter(is_entry, text_of(own[_HELD]).split())],
+        worker=dead_letters.text_of(own["worker"]),
+        held=[*filter(dead_letters.is_entry, dead_letters.text_of(own[_HELD]).split())],
         **counts,
     )

@@ -16,16 +16,7 @@ from mq_django.core.message_format import MAX_ENTRY_BYTES, encode_body
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
-from mq_django.stores.dead_letters import (
-    MOVED,
-    NO_STEP,
-    JobStep,
-    buried,
-    buried_history,
-    moved_fields,
-    open_dead_letters,
-    text_of,
-)
+from mq_django.stores import dead_letters
 from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore
@@ -124,7 +115,7 @@ class Mover:
     def __init__(self, source: QueueConfig, transport: Transport, target: QueueConfig) -> None:
         self._source, self._target = source, target
         self._transport = transport
-        self._letters = open_dead_letters(source, transport)
+        self._letters = dead_letters.open_dead_letters(source, transport)
         self._target_transport = open_transport("inspect", target.connection)
         self._arrivals = _target_of(target, self._target_transport)
         #: The keys of the results of tasks that were copied to the target.
@@ -133,7 +124,12 @@ class Mover:
         self.names: set[str] = set()
 
     def hold(
-        self, source: MessageSource, members: Sequence[bytes], *, step: JobStep = NO_STEP, before: str = ""
+        self,
+        source: MessageSource,
+        members: Sequence[bytes],
+        *,
+        step: dead_letters.JobStep = dead_letters.NO_STEP,
+        before: str = "",
     ) -> Held:
         """Make dead letters of messages that the target accepts, up to 100, or until these are enough bytes.
 
@@ -195,13 +191,15 @@ class Mover:
     def _letter(self, found: Whole, *, with_body: bool) -> list[str | bytes]:
         """Return the fields of the dead letter of a message; in RSMQ's format with the body that a redrive writes."""
         assert found.delivery is not None
-        fields = moved_fields(found.delivery, self._target.name, found.due)
+        fields = dead_letters.moved_fields(found.delivery, self._target.name, found.due)
         return [*fields, "deadbody", found.body] if with_body else fields
 
     def left(self, entries: Sequence[str]) -> list[str]:
         """Return the entries, of some that hold() has made, that are still dead letters on their way."""
         found = self._letters.each(entries, which="LISTED")
-        return [entry for entry, fields in found if text_of(fields.get(b"deadreason")) == MOVED]
+        return [
+            entry for entry, fields in found if dead_letters.text_of(fields.get(b"deadreason")) == dead_letters.MOVED
+        ]
 
     def write(self, entries: Sequence[str]) -> Moved:
         """Write dead letters to the target, up to the first one that does not fit, or until these are enough bytes.
@@ -221,7 +219,9 @@ class Mover:
                 words.append(word)
         return Moved(words)
 
-    def remove(self, entries: Sequence[str], words: Sequence[str], *, step: JobStep = NO_STEP) -> None:
+    def remove(
+        self, entries: Sequence[str], words: Sequence[str], *, step: dead_letters.JobStep = dead_letters.NO_STEP
+    ) -> None:
         """Remove dead letters that write() has written, and count the step of a job.
 
         They are in the target, so they are removed also if this worker no longer runs the job. The step is then not
@@ -238,9 +238,9 @@ class Mover:
         else:
             self._count_refused(words, step)
 
-    def _count_refused(self, words: Sequence[str], step: JobStep) -> None:
+    def _count_refused(self, words: Sequence[str], step: dead_letters.JobStep) -> None:
         refused = sum(word in REFUSED for word in words)
-        if refused and step != NO_STEP:
+        if refused and step != dead_letters.NO_STEP:
             command: Command = ("HINCRBY", self._source.keys.jobs, f"{step.state}:refused", refused)
             reply_or_raise(self._transport.pipeline([command])[0])
 
@@ -275,16 +275,16 @@ class Mover:
                     return
 
     def _arrival(self, entry: str, fields: Mapping[bytes, bytes]) -> _Arrival | None:
-        found = buried(self._source.name, entry, fields)
+        found = dead_letters.buried(self._source.name, entry, fields)
         if not isinstance(found, Delivery):
             return None
-        history = buried_history(fields)
+        history = dead_letters.buried_history(fields)
         message = found.message._replace(queue=self._target.name)
-        if fields.get(b"deadreason") != MOVED.encode():
+        if fields.get(b"deadreason") != dead_letters.MOVED.encode():
             # As after a redrive: no attempts are counted, and it does not expire.
             message = message._replace(attempt=1, expires_ms=None)
         self.names.add(message.name)
-        due = text_of(fields.get(b"deaddue"))
+        due = dead_letters.text_of(fields.get(b"deaddue"))
         if whole(due.removeprefix(UNIQUE_PREFIX), LAST_MS) is None:
             due = ""
         return _Arrival(f"{self._source.keys.dead} {entry} {message.id}", message, found.data_text, history, due)

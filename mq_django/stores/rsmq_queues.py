@@ -3,26 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mq_django.core import rsmq_format
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.core.rsmq_format import (
-    DEFAULT_DELAY,
-    DEFAULT_MAXSIZE,
-    DEFAULT_VT,
-    MAX_RECEIVED,
-    MAX_SENT,
-    check_count,
-    check_existing,
-    check_id,
-    check_maxsize,
-    check_missing,
-    check_queue,
-    check_seconds,
-    encode_text,
-    sent_micros,
-    tail,
-    units,
-)
 from mq_django.core.texts import class_name
 from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSupplied, QueueExists, QueueNotFound
 from mq_django.stores.counters import slot
@@ -82,13 +65,18 @@ class RsmqQueues:
         self._realtime = realtime
 
     def _keys(self, queue: str) -> RsmqKeys:
-        return RsmqKeys(self.namespace, check_existing(queue))
+        return RsmqKeys(self.namespace, rsmq_format.check_existing(queue))
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
 
     def create_queue(
-        self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE
+        self,
+        queue: str,
+        *,
+        vt: Number = rsmq_format.DEFAULT_VT,
+        delay: Number = rsmq_format.DEFAULT_DELAY,
+        maxsize: Number = rsmq_format.DEFAULT_MAXSIZE,
     ) -> None:
         """Create a queue.
 
@@ -102,8 +90,12 @@ class RsmqQueues:
             InvalidFormat, InvalidValue: the name or a number cannot be used.
             QueueExists: the queue exists already; nothing was changed.
         """
-        numbers = [check_seconds("vt", vt), check_seconds("delay", delay), check_maxsize(maxsize)]
-        keys = RsmqKeys(self.namespace, check_queue(queue))
+        numbers = [
+            rsmq_format.check_seconds("vt", vt),
+            rsmq_format.check_seconds("delay", delay),
+            rsmq_format.check_maxsize(maxsize),
+        ]
+        keys = RsmqKeys(self.namespace, rsmq_format.check_queue(queue))
         if self._run("rsmq_create", [keys.hash, keys.names], [queue, *numbers]) == b"EXISTS":
             raise QueueExists(f"Queue exists: {queue!r}")
 
@@ -138,8 +130,8 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         seconds = {name: value for name, value in (("vt", vt), ("delay", delay)) if value is not None}
-        args = [part for name, value in seconds.items() for part in (name, check_seconds(name, value))]
-        args += [] if maxsize is None else ["maxsize", check_maxsize(maxsize)]
+        args = [part for name, value in seconds.items() for part in (name, rsmq_format.check_seconds(name, value))]
+        args += [] if maxsize is None else ["maxsize", rsmq_format.check_maxsize(maxsize)]
         if not args:
             raise NoAttributeSupplied("No attribute was supplied")
         return self._attributes(queue, args)
@@ -187,14 +179,14 @@ class RsmqQueues:
         if not messages:
             return []
         keys = self._keys(queue)
-        check_count("messages", len(messages), MAX_SENT)
+        rsmq_format.check_count("messages", len(messages), rsmq_format.MAX_SENT)
         where = slot(keys)
-        mode, ms = ("", 0) if delay is None else ("+", check_seconds("delay", delay) * 1000)
+        mode, ms = ("", 0) if delay is None else ("+", rsmq_format.check_seconds("delay", delay) * 1000)
         args: list[Argument] = [0, where.minute, where.hour, keys.realtime if self._realtime else "", keys.wake]
         for message in messages:
             if not isinstance(message, str):
                 raise MessageNotString(f"Message must be a string, not {class_name(type(message))}")
-            args += (tail(), units(message), mode, ms, "", encode_text(message))
+            args += (rsmq_format.tail(), rsmq_format.units(message), mode, ms, "", rsmq_format.encode_text(message))
         reply = self._there(queue, self._run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
         if reply == b"TOOLONG":
             raise MessageTooLong(f"Message too long: more than the maxsize of queue {queue!r}")
@@ -230,9 +222,9 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
+        hide: Argument = "" if vt is None else rsmq_format.check_seconds("vt", vt) * 1000
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
-        args: list[Argument] = ["", check_count("count", count, MAX_RECEIVED), hide]
+        args: list[Argument] = ["", rsmq_format.check_count("count", count, rsmq_format.MAX_RECEIVED), hide]
         _, *flat = self._there(queue, self._run("rsmq_receive", key_names, args))
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
@@ -263,9 +255,9 @@ class RsmqQueues:
             MissingParameter: the id is None or empty.
             InvalidFormat: the id is invalid, and no message has it.
         """
-        removed = self._delete_all(queue, [check_id(message_id)]) == 1
+        removed = self._delete_all(queue, [rsmq_format.check_id(message_id)]) == 1
         if not removed:
-            check_missing(message_id)
+            rsmq_format.check_missing(message_id)
         return removed
 
     def _delete_all(self, queue: str, ids: Sequence[str]) -> int:
@@ -288,20 +280,20 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        args: list[Argument] = [check_id(message_id), check_seconds("vt", vt) * 1000, keys.wake]
+        args: list[Argument] = [rsmq_format.check_id(message_id), rsmq_format.check_seconds("vt", vt) * 1000, keys.wake]
         found = bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
         if not found:
-            check_missing(message_id)
+            rsmq_format.check_missing(message_id)
         return found
 
     def _there(self, queue: str, reply: Any) -> Any:
         if reply == b"NOQUEUE":
             # A name that only other programs give is invalid here unless one of them did.
-            raise QueueNotFound(f"Queue not found: {check_queue(queue)!r}")
+            raise QueueNotFound(f"Queue not found: {rsmq_format.check_queue(queue)!r}")
         return reply
 
 
 def _received(message_id: bytes, body: bytes, count: int, first_ms: bytes) -> Received:
     text = message_id.decode(errors="replace")
-    sent = sent_micros(text)
+    sent = rsmq_format.sent_micros(text)
     return Received(text, body, count, whole(first_ms, LAST_MS) or 0, None if sent is None else sent / 1000)

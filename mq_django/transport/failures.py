@@ -11,18 +11,8 @@ import redis
 from redis import exceptions
 from redis.sentinel import SentinelConnectionPool
 
+from mq_django import errors
 from mq_django.core.texts import class_name
-from mq_django.errors import (
-    ConnectionLost,
-    ConnectionRejected,
-    NotPermitted,
-    ReadOnly,
-    RedisOutOfMemory,
-    ServerBusy,
-    StoreError,
-    WrongKeyType,
-    WrongNode,
-)
 from mq_django.transport.sentinel_urls import SENTINEL_PORT, NoMaster, sentinel_address
 
 P = ParamSpec("P")
@@ -35,28 +25,28 @@ _BEHIND_SCRIPT_ERRORS = re.compile(r" script: (?:[0-9a-f]{40}, )?on @?user_scrip
 _CODE = re.compile(r"[A-Z]+(?= |$)")
 
 #: Meanings of the code with which an error reply begins.
-_CODES: dict[str, type[StoreError]] = {
-    "ASK": WrongNode,
-    "BUSY": ServerBusy,
-    "LOADING": ConnectionLost,
-    "MASTERDOWN": ConnectionLost,
-    "MISCONF": ReadOnly,
-    "MOVED": WrongNode,
-    "NOPERM": NotPermitted,
-    "NOREPLICAS": ReadOnly,
-    "OOM": RedisOutOfMemory,
-    "READONLY": ReadOnly,
-    "WRONGTYPE": WrongKeyType,
+_CODES: dict[str, type[errors.StoreError]] = {
+    "ASK": errors.WrongNode,
+    "BUSY": errors.ServerBusy,
+    "LOADING": errors.ConnectionLost,
+    "MASTERDOWN": errors.ConnectionLost,
+    "MISCONF": errors.ReadOnly,
+    "MOVED": errors.WrongNode,
+    "NOPERM": errors.NotPermitted,
+    "NOREPLICAS": errors.ReadOnly,
+    "OOM": errors.RedisOutOfMemory,
+    "READONLY": errors.ReadOnly,
+    "WRONGTYPE": errors.WrongKeyType,
 }
 #: Errors for which redis-py has classes, and from which it removes the code.
-_KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
-    (exceptions.ReadOnlyError, ReadOnly),
-    (exceptions.OutOfMemoryError, RedisOutOfMemory),
-    (exceptions.NoPermissionError, NotPermitted),
-    (exceptions.AskError, WrongNode),
-    (exceptions.ConnectionError, ConnectionLost),
-    (exceptions.TimeoutError, ConnectionLost),
-    (OSError, ConnectionLost),
+_KINDS: tuple[tuple[type[Exception], type[errors.StoreError]], ...] = (
+    (exceptions.ReadOnlyError, errors.ReadOnly),
+    (exceptions.OutOfMemoryError, errors.RedisOutOfMemory),
+    (exceptions.NoPermissionError, errors.NotPermitted),
+    (exceptions.AskError, errors.WrongNode),
+    (exceptions.ConnectionError, errors.ConnectionLost),
+    (exceptions.TimeoutError, errors.ConnectionLost),
+    (OSError, errors.ConnectionLost),
 )
 #: Replies of a node of a cluster while slots move, or have no master.
 _NOT_EXECUTED = (exceptions.ClusterDownError, exceptions.TryAgainError)
@@ -68,40 +58,40 @@ SENTINEL_ADVICE = (
 #: How Redis and Valkey refuse, without a code, what a user may not do in a script.
 _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script: ")
 #: What is said with the server's own words.
-_ADVICE: dict[type[StoreError], str] = {
-    ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
-    NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
-    WrongNode: "Redis is a node of a Redis Cluster, and another node has the key. Write redis+cluster:// instead of "
-    "redis:// in CONNECTION, or rediss+cluster:// instead of rediss://: {}",
+_ADVICE: dict[type[errors.StoreError], str] = {
+    errors.ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
+    errors.NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
+    errors.WrongNode: "Redis is a node of a Redis Cluster, and another node has the key. Write redis+cluster:// "
+    "instead of redis:// in CONNECTION, or rediss+cluster:// instead of rediss://: {}",
 }
 
 #: Errors of a broken connection that has TLS. All other SSL errors are errors of TLS itself.
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-def translate(error: Exception) -> StoreError:
+def translate(error: Exception) -> errors.StoreError:
     """Return the error of mq_django for an error of redis-py or of a socket; one of mq_django as it is."""
-    if isinstance(error, StoreError):
+    if isinstance(error, errors.StoreError):
         return error
     text, code = error_text(error), error_code(error)
     if _OF_SENTINEL.search(text):
-        return ConnectionRejected(f"The server runs no scripts, as a Sentinel does. {SENTINEL_ADVICE} ({text})")
+        return errors.ConnectionRejected(f"The server runs no scripts, as a Sentinel does. {SENTINEL_ADVICE} ({text})")
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
     if isinstance(error, _NOT_EXECUTED) or code in ("TRYAGAIN", "CLUSTERDOWN"):
         return not_executed(error)
     if text.startswith(_NOT_PERMITTED):
-        kind = NotPermitted
+        kind = errors.NotPermitted
     if kind is not None:
         return kind(_ADVICE.get(kind, "{}").format(text))
     if "last possible ID" in text or "stream top item" in text:
-        return StoreError(
+        return errors.StoreError(
             "A stream has an entry with the largest possible id, so no entry can be added. "
             f"Save its entries, and delete its key. ({text})"
         )
-    return StoreError(text)
+    return errors.StoreError(text)
 
 
-def not_executed(error: Exception) -> ConnectionLost:
+def not_executed(error: Exception) -> errors.ConnectionLost:
     """Return the error of mq_django for what a node of a Redis Cluster could not execute now."""
     if isinstance(error, exceptions.ClusterDownError) or error_code(error) == "CLUSTERDOWN":
         why = "No node of the Redis Cluster serves the hash slot of the keys now"
@@ -109,7 +99,9 @@ def not_executed(error: Exception) -> ConnectionLost:
         why = "The nodes of the Redis Cluster do not agree yet which of them has the keys"
     else:
         why = "The Redis Cluster is moving the keys to another node, and has moved some of them"
-    failure = ConnectionLost(f"{why}. The command was not executed; it can be sent again later: {error_text(error)}")
+    failure = errors.ConnectionLost(
+        f"{why}. The command was not executed; it can be sent again later: {error_text(error)}"
+    )
     failure.was_sent, failure.__cause__ = False, error
     return failure
 
@@ -130,20 +122,20 @@ def error_code(error: Exception) -> str:
     return found[0] if found else ""
 
 
-def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
+def readable(read: Callable[P, T]) -> Callable[P, T | errors.StoreError]:
     """Decorate a function that parses one of several replies: it returns its error instead of raising it.
 
     One queue with invalid keys then does not prevent showing the others.
     """
 
     @wraps(read)
-    def read_or_error(*args: P.args, **kwargs: P.kwargs) -> T | StoreError:
+    def read_or_error(*args: P.args, **kwargs: P.kwargs) -> T | errors.StoreError:
         try:
             return read(*args, **kwargs)
-        except StoreError as error:
+        except errors.StoreError as error:
             return error
         except Exception as error:  # noqa: BLE001 - any program may have written the data
-            return StoreError(f"Invalid data in Redis: {class_name(type(error))}: {str(error)[:200]}")
+            return errors.StoreError(f"Invalid data in Redis: {class_name(type(error))}: {str(error)[:200]}")
 
     return read_or_error
 
@@ -159,7 +151,7 @@ def translated() -> Iterator[None]:
 
 def translate_connecting(
     error: Exception, pool: redis.ConnectionPool, *, during: BaseException | None = None
-) -> StoreError:
+) -> errors.StoreError:
     """Return the error of mq_django for a failed connect: ConnectionRejected unless it may be temporary.
 
     `during` is the exception that was being handled when the pool connected: it is not part of the cause.
@@ -167,25 +159,27 @@ def translate_connecting(
     at, reason, cause = address(pool), _sentence(error), _cause(error, during)
     if isinstance(error, NoMaster):
         if error.may_pass:
-            return ConnectionLost(f"Cannot reach Redis at {at}: {reason}")
-        return ConnectionRejected(f"There is no Redis at {at}: {reason} Check {SETTING}.")
+            return errors.ConnectionLost(f"Cannot reach Redis at {at}: {reason}")
+        return errors.ConnectionRejected(f"There is no Redis at {at}: {reason} Check {SETTING}.")
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return ConnectionRejected(
+        return errors.ConnectionRejected(
             f"Redis at {at} refuses the log-in: {reason} Check the user name and the password in {SETTING}."
         )
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, _BROKEN):
         return _tls_failed(at, cause, _plus(pool))
     if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
-        return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
+        return errors.ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
     if isinstance(error, exceptions.InvalidResponse):
-        return ConnectionRejected(f"The server at {at} is not Redis: {reason} Check the address in {SETTING}.")
+        return errors.ConnectionRejected(f"The server at {at} is not Redis: {reason} Check the address in {SETTING}.")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
-        return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
+        return errors.ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
     translation = translate(error)
     if _OF_SENTINEL.search(reason):
-        return ConnectionRejected(f"The server at {at} has no databases, as a Sentinel. {SENTINEL_ADVICE} ({reason})")
-    if type(translation) is StoreError:
-        return ConnectionRejected(f"Redis at {at} refuses the connection: {reason} Check {SETTING}.")
+        return errors.ConnectionRejected(
+            f"The server at {at} has no databases, as a Sentinel. {SENTINEL_ADVICE} ({reason})"
+        )
+    if type(translation) is errors.StoreError:
+        return errors.ConnectionRejected(f"Redis at {at} refuses the connection: {reason} Check {SETTING}.")
     return translation
 
 
@@ -207,14 +201,14 @@ def _plus(pool: redis.ConnectionPool) -> str:
     return str(vars(pool).get("mq_django_scheme", ""))
 
 
-def _tls_failed(at: str, cause: ssl.SSLError, plus: str) -> ConnectionRejected:
+def _tls_failed(at: str, cause: ssl.SSLError, plus: str) -> errors.ConnectionRejected:
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return ConnectionRejected(
+        return errors.ConnectionRejected(
             f"The certificate of Redis at {at} cannot be verified: {cause.verify_message.strip('.')}. "
             f"Check the host in {SETTING}, and name the CA there: rediss{plus}://...?ssl_ca_certs=/path/ca.pem."
         )
     reason = (cause.reason or str(cause)).replace("_", " ").lower()
-    return ConnectionRejected(
+    return errors.ConnectionRejected(
         f"TLS with Redis at {at} fails: {reason}. Check {SETTING}: a server without TLS needs redis{plus}://, not "
         f"rediss{plus}://."
     )

@@ -23,6 +23,7 @@ from django.utils.text import capfirst
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
+from mq_django import errors
 from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
 from mq_django.admin.ui.text import number, one_time
 from mq_django.conf import current_time_zone, get_config
@@ -31,16 +32,6 @@ from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape, truncate
 from mq_django.discovery import import_declaring
-from mq_django.errors import (
-    ConfigurationError,
-    ConnectionLost,
-    InvalidFilter,
-    MQError,
-    NotSupported,
-    QueueFull,
-    StoreError,
-    UnknownQueue,
-)
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.outbox_views import uses_outbox
 from mq_django.inspector.queue_view import QueueView
@@ -225,7 +216,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
             elif "topic" in kwargs:
                 get_config().topic(kwargs["topic"])
             return view(page, **kwargs)
-    except UnknownQueue:
+    except errors.UnknownQueue:
         # Only users who may do this to a queue may learn which ones exist.
         if not page.can(VIEW, *getattr(view, "permissions", ())):
             raise PermissionDenied from None
@@ -234,12 +225,12 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
         if wants_json:
             return JsonResponse({"error": sentence}, status=404)
         return page.leave(page.url("changelist"), sentence)
-    except InvalidFilter as error:
+    except errors.InvalidFilter as error:
         return page.render("refused", _("Queues"), status=400, sentence=str(error))
-    except (StoreError, ConfigurationError) as error:
+    except (errors.StoreError, errors.ConfigurationError) as error:
         if not page.can(VIEW):
             raise PermissionDenied from None
-        busy = load.sentence() if isinstance(error, ConnectionLost) else ""
+        busy = load.sentence() if isinstance(error, errors.ConnectionLost) else ""
         logger.warning("An admin page could not be rendered: %s", busy or error)
         if wants_json:
             return JsonResponse({"error": busy or sentence_of(error)}, status=503)
@@ -271,18 +262,18 @@ class _Load:
 _load: ContextVar[_Load | None] = ContextVar("mq_django_page_load", default=None)
 
 
-def sentence_of(error: MQError) -> str:
+def sentence_of(error: errors.MQError) -> str:
     """Return the text of an error for operators."""
-    if isinstance(error, ConnectionLost):
+    if isinstance(error, errors.ConnectionLost):
         load = _load.get()
         return (load.sentence() if load is not None else "") or _(
             "Cannot reach Redis, or it did not reply in time. Try again in a moment."
         )
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, errors.ConfigurationError):
         return _("The setting MQ_DJANGO is invalid. Run manage.py check for details.")
-    if isinstance(error, NotSupported):
+    if isinstance(error, errors.NotSupported):
         return _("The store of this queue cannot do that.")
-    if isinstance(error, QueueFull):
+    if isinstance(error, errors.QueueFull):
         return _("The queue is at its MAX_DEPTH.")
     return _("Redis could not perform this operation.")
 

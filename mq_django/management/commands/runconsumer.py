@@ -21,17 +21,9 @@ from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.outage import DEFAULT_THREADS, small_pools
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
+from mq_django.consumers.supervisor import preflight
 from mq_django.consumers.supervisor.health import Health
 from mq_django.consumers.supervisor.outbox_service import outbox_services
-from mq_django.consumers.supervisor.preflight import (
-    PATIENCE,
-    await_server,
-    check_inbox,
-    examine_servers,
-    require_groups,
-    succeeds_in_child,
-    with_known_partitions,
-)
 from mq_django.consumers.supervisor.reload import Probe, execute_again, run_with_reloader, show
 from mq_django.consumers.supervisor.supervisor import SignalPipe, Supervisor
 from mq_django.consumers.supervisor.systemd import notifying
@@ -144,7 +136,7 @@ class Command(BaseCommand):
 
     def check(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.check(). The checks load the URLs and all views, so that they run in a process that ends."""
-        if not succeeds_in_child(partial(super().check, *args, **options)):
+        if not preflight.succeeds_in_child(partial(super().check, *args, **options)):
             super().check(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -239,15 +231,15 @@ class Command(BaseCommand):
         health: Health,
     ) -> Supervisor | None:
         """Return the supervisor when Redis can be reached; None when asked to stop before."""
-        if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
+        if not preflight.await_server(queues, signals, patience=preflight.PATIENCE if options["drain"] else math.inf):
             return None
-        require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
-        every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
+        preflight.require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
+        every, queues = queues, preflight.with_known_partitions(queues, all_of_them=options["drain"])
         worker_options = replace(worker_options, queues=[config.name for config in queues if not config.external])
-        check_inbox(queues)
+        preflight.check_inbox(queues)
         for sentence in small_pools(worker_options.threads):
             logger.warning("%s", sentence)
-        examine_servers(queues)
+        preflight.examine_servers(queues)
         # This imports all middleware: what a supervisor logs may be reported by it, as to Sentry.
         publishing_chain()
         supervisor = Supervisor(
