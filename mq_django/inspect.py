@@ -37,6 +37,7 @@ from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.holds import Hold
 from mq_django.core.ids import is_text
 from mq_django.core.limits import LimitChange
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import InvalidArguments
@@ -81,17 +82,17 @@ def _checked(function: Callable[Arguments, Result], *, names: str = "strict") ->
             is_many = parameters.parameters[name].kind is Parameter.VAR_POSITIONAL
             # JSON that somebody has written is checked where it is read.
             for each in () if name == "written" and isinstance(value, str) else value if is_many else (value,):
-                if expected := _unlike(hints[name], each, names):
+                if expected := _unlike(hints[name], each, names, LAST_MS if name.endswith("_ms") else LARGEST):
                     raise InvalidArguments(f"{name}= takes {expected}, not {repr_of(each)}")
         return function(*args, **kwargs)
 
     return checked
 
 
-def _unlike(kind: Any, value: object, names: str) -> str:
+def _unlike(kind: Any, value: object, names: str, largest: int) -> str:
     """Return what a value should be; "" if it is that."""
     if get_origin(kind) is UnionType:
-        texts = [_unlike(each, value, names) for each in get_args(kind)]
+        texts = [_unlike(each, value, names, largest) for each in get_args(kind)]
         return "" if "" in texts else " or ".join(texts)
     if get_origin(kind) is Literal:
         return "" if isinstance(value, str) and value in get_args(kind) else f"one of {', '.join(get_args(kind))}"
@@ -100,11 +101,11 @@ def _unlike(kind: Any, value: object, names: str) -> str:
     if kind is str:
         return "" if is_text(value, errors=names) else "a text"
     if kind is int:
-        is_fit = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-        return "" if is_fit else f"a whole number from 0 to {LARGEST:,}"
+        is_fit = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+        return "" if is_fit else f"a whole number from 0 to {largest:,}"
     if kind is float:
         # Neither NaN nor infinity is small enough.
-        is_fit = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+        is_fit = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= largest
         return "" if is_fit else "a number"
     if get_origin(kind) in (Sequence, Collection) and get_args(kind) == (str,):
         is_fit = (

@@ -30,7 +30,7 @@ MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 
 #: Those of the shop's handlers.
-QUEUES = {name: {} for name in ("default", "emails", "notifications", "sms")}
+QUEUES = {name: {} for name in ("assistant", "default", "emails", "notifications", "sms")}
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ UNFIT = [
         {},
         (
             "parallel: Task tests.testapp.tasks.noop cannot be a step: No queue 'gone' in MQ_DJANGO[\"QUEUES\"]; "
-            "configured: default, emails, notifications, sms."
+            "configured: assistant, default, emails, notifications, sms."
         ),
         lambda made: made.start(),
     ),

@@ -29,7 +29,7 @@ from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, StepService, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
-from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
+from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.slots import Grace
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser
@@ -145,6 +145,13 @@ def progress_reporter(queues, both):
     return ProgressReporter(by_number(both), tasks, Quarantined(), Session(get_client("chores")))
 
 
+@case(StreamSender)
+def stream_sender(queues, both):
+    service = StreamSender({}, "c", Session(get_client("consume")))
+    service._books, service._stores = by_number([Streaming(store.queue) for store in both]), by_number(both)
+    return service
+
+
 @case(Scheduler)
 def scheduler(queues, both):
     entries = [
@@ -186,6 +193,16 @@ def isolation(queues, both):
     service = Isolation("c", Quarantined(), by_number(both), [])
     service._waiting = {0: [Delivered], 1: [Delivered]}
     return service
+
+
+class Streaming:
+    """A book whose queue has a run with something to send."""
+
+    def __init__(self, name):
+        self.config = get_config().queue(name)
+
+    def streaming(self):
+        return [object()]
 
 
 class Quarantined:

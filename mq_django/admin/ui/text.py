@@ -238,11 +238,20 @@ def _value(value: Any, is_bytes: bool = False) -> str:
             return _("%(words)s, with data") % {"words": words} if value.data else words
         case Breaker():
             rule = {"share": percent(value.share), "count": number(value.of), "within": _value(value.within)}
-            words = _("when %(share)s of the latest %(count)s results within %(within)s are failures") % rule
-            return _("%(words)s; probe after %(time)s") % {"words": words, "time": _value(value.probe)}
+            words = ngettext(
+                "when the latest result within %(within)s is a failure",
+                "when %(share)s of the latest %(count)s results within %(within)s are failures",
+                value.of,
+            )
+            return _("%(words)s; probe after %(time)s") % {"words": words % rule, "time": _value(value.probe)}
         case StreamLimits():
             limits = {"count": number(value.entries), "size": size(value.bytes), "period": period(value.ttl)}
-            return _("the latest %(count)s entries, %(size)s, until %(period)s after the end") % limits
+            words = ngettext(
+                "the latest entry, of at most %(size)s, until %(period)s after the end",
+                "the latest %(count)s entries, of at most %(size)s in all, until %(period)s after the end",
+                value.entries,
+            )
+            return words % limits
         case RetryPolicy():
             return _retries(value)
         case float():

@@ -77,7 +77,7 @@ def test_no_page_of_the_queue_fails(operator):
         if not where.startswith("<str:name>"):
             continue
         path = re.sub(
-            r"<str:(\w+)>",
+            r"<\w+:(\w+)>",
             lambda found: {"name": "payments", "state": "ready", "room": "delayed", "what": "redrive"}.get(
                 found[1], "1-1"
             ),

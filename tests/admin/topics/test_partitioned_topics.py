@@ -103,7 +103,7 @@ def test_no_page_of_the_group_or_the_topic_fails(operator):
             if where.startswith(start):
                 path = re.sub(r"<str:(name|topic)>", name, where)
                 path = re.sub(r"<str:room>", "delayed", path)
-                path = re.sub(r"<str:place>", "ready", path)
+                path = re.sub(r"<str:place>|<mq_state:state>", "ready", path)
                 path = re.sub(r"<str:what>", "redrive", path)
                 path = re.sub(r"<[^>]*>", "1-0", path)
                 assert operator.get(f"{BASE}{path}").status_code in (200, 302, 404, 405), path

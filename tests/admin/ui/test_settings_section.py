@@ -53,7 +53,7 @@ SHOWN = {
     "weighted": {
         "FAIR": "big: 5, small: 0.5",
         "HISTORY": "for 1 h, of the latest 5, with data",
-        "STREAM": "the latest 10,000 entries, 1,024 KiB, until 1 h after the end",
+        "STREAM": "the latest 10,000 entries, of at most 1,024 KiB in all, until 1 h after the end",
     },
     "emails": {
         "RETRY": "after 2 s, then 1.5 times longer, at most 5 min; 3 attempts",
