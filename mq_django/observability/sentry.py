@@ -17,7 +17,18 @@ from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
 from mq_django.core.texts import class_name
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
-from mq_django.observability import sentry_events
+from mq_django.observability.sentry_events import (
+    LOGGERS,
+    Event,
+    Hint,
+    add_global_event_processor,
+    capture_internal_exceptions,
+    describe,
+    describe_record,
+    event_from_exception,
+    run_of,
+    sentry_sdk,
+)
 from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 __all__ = ["report_burials", "report_retries", "report_schedules", "trace_publishing"]
@@ -34,7 +45,7 @@ def _middleware(handle: Any, within: Callable[[Handling], AbstractContextManager
     """Return a middleware. Without `sentry_sdk.init()` it does nothing."""
 
     def entered(handling: Handling) -> AbstractContextManager[Ended]:
-        return within(handling) if sentry_events.sentry_sdk.get_client().is_active() else nullcontext(lambda _: None)
+        return within(handling) if sentry_sdk.get_client().is_active() else nullcontext(lambda _: None)
 
     return around(handle, entered)
 
@@ -83,7 +94,7 @@ def trace_publishing(publish: Publish) -> Publish:
     def middleware(call: PublishCall) -> Sequence[str | None]:
         if not _is_tracing():
             return publish(call)
-        with sentry_events.sentry_sdk.start_span(op="queue.publish", name=call.queue, origin=ORIGIN) as span:
+        with sentry_sdk.start_span(op="queue.publish", name=call.queue, origin=ORIGIN) as span:
             _set_data(span, call.queue, call.messages[0].id if len(call.messages) == 1 else None)
             if len(call.messages) > 1:
                 span.set_data("messaging.batch.message_count", len(call.messages))
@@ -96,9 +107,9 @@ def trace_publishing(publish: Publish) -> Publish:
 
 @contextmanager
 def _attempt(handling: Handling) -> Iterator[Ended]:
-    with sentry_events.sentry_sdk.isolation_scope() as scope, ExitStack() as stack:
+    with sentry_sdk.isolation_scope() as scope, ExitStack() as stack:
         scope.clear_breadcrumbs()
-        sentry_events.describe(scope, handling)
+        describe(scope, handling)
         spans = _spans(stack, handling)
 
         def ended(outcome: Outcome) -> None:
@@ -123,7 +134,7 @@ def _retried(handling: Handling) -> Iterator[Ended]:
 
 @contextmanager
 def _monitored(handling: Handling) -> Iterator[Ended]:
-    runs = [run for message in handling.messages if (run := sentry_events.run_of(message)) is not None]
+    runs = [run for message in handling.messages if (run := run_of(message)) is not None]
     for run in runs if handling.attempt == 1 else ():
         run.check_in("in_progress")
 
@@ -139,25 +150,23 @@ def _monitored(handling: Handling) -> Iterator[Ended]:
 def _report(handling: Handling, outcome: Retry | Bury, level: Any) -> None:
     """Send the event of a failed attempt. An error of the SDK must not fail the attempt."""
     message, error = handling.message, handling.exception
-    with sentry_events.capture_internal_exceptions(), sentry_events.sentry_sdk.new_scope() as scope:
-        sentry_events.describe(scope, handling)
-        event: sentry_events.Event = {
-            "logentry": {"message": outcome.error or f"The handler returned {class_name(type(outcome))}"}
-        }
-        hint: sentry_events.Hint = {}
+    with capture_internal_exceptions(), sentry_sdk.new_scope() as scope:
+        describe(scope, handling)
+        event: Event = {"logentry": {"message": outcome.error or f"The handler returned {class_name(type(outcome))}"}}
+        hint: Hint = {}
         if error is None:
             # The handler has returned it. The same text of two handlers is not the same problem.
             event["fingerprint"] = ["{{ default }}", handling.handler]
         else:
-            options, mechanism = sentry_events.sentry_sdk.get_client().options, {"type": "mq_django", "handled": False}
-            event, hint = sentry_events.event_from_exception(error, client_options=options, mechanism=mechanism)
+            options, mechanism = sentry_sdk.get_client().options, {"type": "mq_django", "handled": False}
+            event, hint = event_from_exception(error, client_options=options, mechanism=mechanism)
         if isinstance(error, HandlerTimeout):
             # Each is interrupted in another line.
             event["fingerprint"] = ["mq_django.errors.HandlerTimeout", handling.handler]
         if isinstance(outcome, Bury):
             scope.set_tag("mq.reason", outcome.reason)
         event["level"], event["logger"] = level, "mq_django"
-        sentry_events.sentry_sdk.capture_event(event, hint=hint)
+        sentry_sdk.capture_event(event, hint=hint)
         _reported.set((message.queue, message.id, message.attempt))
 
 
@@ -165,13 +174,11 @@ def _spans(stack: ExitStack, handling: Handling) -> list[Any]:
     """Enter and return the transaction of an attempt and its span, if tracing is on. A sampler may fail."""
     found: list[Any] = []
     about = {"queue": handling.queue, "handler": handling.handler, "message": handling.message.name}
-    with sentry_events.capture_internal_exceptions():
+    with capture_internal_exceptions():
         # Also if tracing is off: errors belong to the trace.
         transaction = _continued(handling)
         if _is_tracing():
-            started = sentry_events.sentry_sdk.start_transaction(
-                transaction, custom_sampling_context={"mq_django": about}
-            )
+            started = sentry_sdk.start_transaction(transaction, custom_sampling_context={"mq_django": about})
             found.append(stack.enter_context(started))
             found.append(stack.enter_context(_process_span(handling)))
     return found
@@ -181,7 +188,7 @@ def _continued(handling: Handling) -> Any:
     """Return a transaction that continues the trace of the message, or a new one."""
     headers = handling.message.headers
     trace = {"sentry-trace": headers.get(TRACE_HEADER), "baggage": headers.get(BAGGAGE_HEADER)}
-    return sentry_events.sentry_sdk.continue_trace(
+    return sentry_sdk.continue_trace(
         {name: value for name, value in trace.items() if value},
         op="queue.task.mq_django",
         name=handling.handler,
@@ -193,7 +200,7 @@ def _continued(handling: Handling) -> Any:
 def _process_span(handling: Handling) -> Any:
     """Return the span that Sentry's page of queues shows."""
     message = handling.message
-    span = sentry_events.sentry_sdk.start_span(op="queue.process", name=handling.handler, origin=ORIGIN)
+    span = sentry_sdk.start_span(op="queue.process", name=handling.handler, origin=ORIGIN)
     _set_data(span, handling.queue, message.id)
     span.set_data("messaging.message.retry.count", message.attempt - 1)
     if message.published_ms is not None:
@@ -209,29 +216,29 @@ def _set_data(span: Any, queue: str, message_id: str | None) -> None:
 
 
 def _add_headers(call: PublishCall) -> None:
-    if (trace := sentry_events.sentry_sdk.get_traceparent()) is not None:
+    if (trace := sentry_sdk.get_traceparent()) is not None:
         call.headers[TRACE_HEADER] = trace
-        baggage = (call.headers.get(BAGGAGE_HEADER), sentry_events.sentry_sdk.get_baggage())
+        baggage = (call.headers.get(BAGGAGE_HEADER), sentry_sdk.get_baggage())
         if found := ",".join(filter(None, baggage)):
             call.headers[BAGGAGE_HEADER] = found
 
 
 def _is_tracing() -> bool:
-    options = sentry_events.sentry_sdk.get_client().options
+    options = sentry_sdk.get_client().options
     return options.get("traces_sample_rate") is not None or options.get("traces_sampler") is not None
 
 
-def _of_log_line(event: sentry_events.Event, hint: sentry_events.Hint) -> sentry_events.Event | None:
+def _of_log_line(event: Event, hint: Hint) -> Event | None:
     """Drop the event of a log line about an attempt that was reported, and describe the events of other lines."""
     record = hint.get("log_record")
-    if record is None or not record.name.startswith(sentry_events.LOGGERS):
+    if record is None or not record.name.startswith(LOGGERS):
         return event
     about = tuple(getattr(record, name, None) for name in ("queue", "message_id", "attempt"))
     if about == _reported.get():
         return None
-    sentry_events.describe_record(event, record)
+    describe_record(event, record)
     return event
 
 
 # Here and not in a middleware: a supervisor imports this module, but makes no middleware, and it also buries messages.
-sentry_events.add_global_event_processor(_of_log_line)
+add_global_event_processor(_of_log_line)

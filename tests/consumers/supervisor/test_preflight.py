@@ -8,9 +8,9 @@ import redis
 from django.core.management import CommandError, call_command
 
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor import preflight
 from mq_django.consumers.supervisor.preflight import await_server
 from mq_django.errors import ConnectionLost
-from mq_django.management.commands import runconsumer
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
@@ -69,7 +69,7 @@ def test_it_can_be_stopped_while_it_waits(unreachable, caplog):
 def test_draining_ends_when_there_is_nothing_to_reach(unreachable, monkeypatch, signal_state):
     with pytest.raises(ConnectionLost, match=r"Cannot reach Redis at 127\.0\.0\.1:1"):
         await_server(unreachable, Signals(0, 0), patience=-1)
-    monkeypatch.setattr(runconsumer, "PATIENCE", -1)
+    monkeypatch.setattr(preflight, "PATIENCE", -1)
     with pytest.raises(CommandError, match=r"Cannot reach Redis at 127\.0\.0\.1:1"):
         call_command("runconsumer", "--drain")
 
