@@ -302,6 +302,9 @@ class InvalidWait(CannotWait, ValueError):
 class StreamNotFound(MQError, LookupError):
     """A task has ended, and there is no stream of it: it streamed nothing, or that was kept long enough."""
 
+    #: How it has ended: "handled" or "buried".
+    outcome = ""
+
 
 class WaitTimeout(MQError, TimeoutError):
     """Results have not ended within the timeout. Their tasks go on."""

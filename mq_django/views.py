@@ -83,9 +83,9 @@ def message_stream(
         queue: as for read_stream().
 
     Returns:
-        A response with the events. 204 after the end, so that the browser stops; 400 for an id of no chunk; 403; 404
-        if the task has ended without a stream; 503 if the process has `STREAM_READERS` readers, or Redis cannot be
-        reached.
+        A response with the events. 204 after the end, so that the browser stops; 400 for an id of no chunk; 403; 503 if
+        the process has `STREAM_READERS` readers, or Redis cannot be reached. A task that has ended without a stream
+        has an `end` without an id.
 
     Raises:
         ConfigurationError: there is no `may_read`.
@@ -117,8 +117,8 @@ def _response(reader: StreamReader, *, is_async: bool) -> HttpResponseBase:
         if not reader.is_over:
             return EventResponse(reader, is_async=is_async)
         refusal = HttpResponse(status=204)
-    except StreamNotFound:
-        refusal = _refusal(404, "There is no such stream.")
+    except StreamNotFound as error:
+        refusal = HttpResponse(BEGINNING + _end_of(error), "text/event-stream", headers=HEADERS)
     except StoreError:
         refusal = _refusal(503, "Redis cannot be reached.")
     _forget(reader)
@@ -142,9 +142,11 @@ def _forget(reader: StreamReader) -> None:
 def _events(reader: StreamReader) -> Iterator[bytes]:
     yield BEGINNING
     try:
-        with suppress(StreamNotFound, WaitTimeout), closing(batches(reader, pause=KEEP_ALIVE)) as found:
+        with suppress(WaitTimeout), closing(batches(reader, pause=KEEP_ALIVE)) as found:
             for chunks in found:
                 yield _text_of(chunks)
+    except StreamNotFound as error:
+        yield _end_of(error)
     finally:
         _forget(reader)
 
@@ -152,12 +154,19 @@ def _events(reader: StreamReader) -> Iterator[bytes]:
 async def _aevents(reader: StreamReader) -> AsyncIterator[bytes]:
     yield BEGINNING
     try:
-        with suppress(StreamNotFound, WaitTimeout):
+        with suppress(WaitTimeout):
             async with aclosing(abatches(reader, pause=KEEP_ALIVE)) as found:
                 async for chunks in found:
                     yield _text_of(chunks)
+    except StreamNotFound as error:
+        yield _end_of(error)
     finally:
         _forget(reader)
+
+
+def _end_of(error: StreamNotFound) -> bytes:
+    """Return the end of a task without a stream: a page waits for one."""
+    return _event(Chunk(id="", kind="end", outcome=error.outcome))
 
 
 def _text_of(chunks: Sequence[Chunk]) -> bytes:

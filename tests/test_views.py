@@ -166,10 +166,14 @@ def test_a_queue_without_streams_is_an_error_of_the_project():
         get(queue="plain")
 
 
-def test_a_task_that_has_ended_without_a_stream_is_not_found():
+ENDED = b'id: \nevent: end\ndata: {"attempt":1,"number":0,"outcome":"handled"}\n\n'
+
+
+def test_a_task_that_has_ended_without_a_stream_has_an_end_alone():
     result = tasks.shout.enqueue("hello")
     work("default")
-    assert get(result.id, queue=None).status_code == 404
+    response = get(result.id, queue=None)
+    assert (response["Content-Type"], response.content) == ("text/event-stream", views.BEGINNING + ENDED)
 
 
 def test_a_response_ends_if_its_task_ends_without_a_stream():
@@ -180,7 +184,7 @@ def test_a_response_ends_if_its_task_ends_without_a_stream():
         rest = pool.submit(list, found)
         await_following(hub_key(result.id))
         work("default")
-        assert rest.result(LONG) == []
+        assert rest.result(LONG) == [ENDED]
 
 
 def hub_key(message_id):

@@ -83,17 +83,20 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
     cause = None if is_left else explain.cause_of(view, read_queue(name))
     runs_ms = cause.ms if cause is not None and cause.kind == "running" else None
     first, last = _about(view, runs_ms)
+    stream = streamed(page, name, view)
+    # The heartbeats of its consumer say so later than its stream.
+    has_begun = runs_ms is None and view.state == "pending" and bool(stream.get("pieces"))
     return page.render(
         "message",
         _("Dead letter") if view.state == "dead" else _("Message"),
         queue=name,
-        **(streamed(page, name, view) or {"tabs": tabs(page, name, view.state)}),
+        **(stream or {"tabs": tabs(page, name, view.state)}),
         act_url=page.url("chosen", name, view.state) + filter_form.query(page),
         chosen_field=CHOSEN,
         ref=filter_form.handle(page, view),
         buttons=[*_buttons(page, name, view), *_again(page, name, view)] if page.can(OPERATE) else [],
         is_running=runs_ms is not None,
-        why="" if cause is None else why(cause, name=view.name, can_see_data=can_see_data),
+        why="" if cause is None or has_begun else why(cause, name=view.name, can_see_data=can_see_data),
         line_url=_line_url(page, name, view, cause),
         hold_urls=_hold_urls(page, name, view),
         holds=_holds(page, name, view),

@@ -50,9 +50,10 @@ def _context(page: Page, name: str, state: str, found: StreamView | None) -> dic
     can_see_data = page.can(SEE_DATA)
     said = ngettext("%(count)s earlier entry is not shown.", "%(count)s earlier entries are not shown.", found.earlier)
     shown = [chunk for chunk in found.chunks if can_see_data or chunk.kind in ("restart", "end")]
+    streaming = _("The handler is streaming.") if state == "pending" else ""
     return {
         **context,
-        "summary": _("The stream has ended.") if found.end else _("The handler is streaming."),
+        "summary": _("The stream has ended.") if found.end else streaming,
         "pieces": [(chunk.kind, _html(chunk, can_see_data=can_see_data)) for chunk in shown],
         "earlier": said % {"count": text.number(found.earlier)} if found.earlier else "",
     }

@@ -24,8 +24,10 @@ OPTIONS: Mapping[LimitName, str] = {
 def limit(options: Options, _: Terminal) -> VerbResult:
     """Change limits of a queue until they are changed back, or list those that are not as in the settings."""
     queue, values = options["queue"], {name: options[name] for name in LIMITS if options[name] is not None}
-    if options["reset"] is not None:
-        values |= dict.fromkeys(options["reset"] or LIMITS, "settings")
+    reset = () if options["reset"] is None else options["reset"] or LIMITS
+    if twice := values.keys() & {*reset}:
+        raise CommandError(f"--reset contradicts --{min(twice).replace('_', '-')}.", returncode=2)
+    values |= dict.fromkeys(reset, "settings")
     if values or options["reason"]:
         if queue is None:
             raise CommandError("Give a queue.", returncode=2)
@@ -38,6 +40,8 @@ def limit(options: Options, _: Terminal) -> VerbResult:
         for change in view.limit_changes.values()
     ]
     lines = table([{key: value for key, value in row.items() if key != "sentence"} for row in rows])
+    if queue is not None and not get_config().queue(queue).limits.changeable:
+        lines = [f"Queue {queue} has no limits in the settings that could be changed."]
     return VerbResult(rows, lines or ["All limits are as in the settings."])
 
 

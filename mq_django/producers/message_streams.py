@@ -17,6 +17,7 @@ from mq_django.core.clock import Duration
 from mq_django.core.ids import is_text
 from mq_django.core.message_streams import Chunk
 from mq_django.core.partitions import likely_first, number_in_id
+from mq_django.core.retries import SUCCESSFUL
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidOffset, InvalidWait, NotSupported, StoreError, StreamNotFound, WaitTimeout
 from mq_django.producers.asynchronous import refuse_event_loop
@@ -73,7 +74,8 @@ class StreamReader:
         self._has_more = True
         #: Until there is an entry, the task is watched: it may end without one.
         self._watcher: ResultWatcher | None = None
-        self._has_ended_task = False
+        #: How it has ended, as an outcome; "": not yet.
+        self._task_ended = ""
         self._is_new = True
         self._is_closed = False
 
@@ -161,15 +163,20 @@ class StreamReader:
         known, page = hub.position(self._key), self._page(config)
         if page.last is None and not self._has_begun:
             self._watch_task(config)
-            if self._has_ended_task:
+            if self._task_ended:
                 # Both ends are written together: perhaps just now.
                 page = self._page(config)
-                if page.last is None:
-                    raise StreamNotFound(f"Task {self._message_id} has ended, and there is no stream of it")
+        nothing_follows = page.last is None and not self._has_begun and bool(self._task_ended)
+        if nothing_follows and self._page(config, START).last is None:
+            error = StreamNotFound(f"Task {self._message_id} has ended, and there is no stream of it")
+            error.outcome = self._task_ended
+            raise error
         with self._lock:
             self._add(page)
+            # What is read after is behind the end.
+            self._is_end = self._is_end or nothing_follows
             # Before it follows, because it is offered something at once.
-            self._is_behind = self._has_more or (self._has_ended_task and not self._has_begun)
+            self._is_behind = self._has_more or (bool(self._task_ended) and not (self._has_begun or self._is_end))
         if self._is_behind or self._is_end or test_mode.handle_ready is not None:
             return
         if not hub.follow(config, self._key, self, max(self._position, known)):
@@ -205,8 +212,9 @@ class StreamReader:
         # A message that was published without a task has no result. Its id may name its partition.
         return likely[0] if len(likely) == 1 and number_in_id(self._message_id) is not None else None
 
-    def _page(self, config: QueueConfig) -> Page:
-        start = self._position if self._has_begun else self._start
+    def _page(self, config: QueueConfig, start: Position | None = None) -> Page:
+        if start is None:
+            start = self._position if self._has_begun else self._start
         return read_after(open_transport("produce", config.connection), [{self._key: start}])[self._key]
 
     def _watch_task(self, config: QueueConfig) -> None:
@@ -217,8 +225,9 @@ class StreamReader:
 
     def _on_end(self, _: str, result: Result | None) -> None:
         with self._lock:
-            self._has_ended_task |= result is not None
-            self._is_behind |= self._has_ended_task
+            if result is not None:
+                self._task_ended = "handled" if result.status == SUCCESSFUL else "buried"
+                self._is_behind = True
         self._wake_up()
 
     def _forget_task(self) -> None:

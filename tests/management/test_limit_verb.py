@@ -50,6 +50,8 @@ def test_status_shows_both_values_and_why(queue):
 def test_wrong_limits_are_refused():
     assert refusal("limit", "--rate", "1/s")[1] == 2
     assert "speed" in refusal("limit", "sms", "--reset", "speed")[0]
+    assert "--reset contradicts --rate" in refusal("limit", "sms", "--rate", "1/s", "--reset")[0]
+    assert mq("limit", "plain") == "Queue plain has no limits in the settings that could be changed.\n"
     assert "does not have RATE_LIMIT in the settings" in refusal("limit", "plain", "--rate", "1/s")[0]
     assert '"100/m"' in refusal("limit", "sms", "--rate", "fast")[0]
     assert "Give a limit" in refusal("limit", "sms", "--reason", "none")[0]

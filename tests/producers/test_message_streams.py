@@ -376,6 +376,13 @@ def test_a_task_that_has_ended_without_a_stream():
         next(read_stream(result.id, after="5-0"))
 
 
+def test_behind_the_end_of_a_task_there_is_nothing(writer):
+    result = tasks.shout.enqueue("hello")
+    work("default")
+    Writer(result.id).texts("a")
+    assert list(read_stream(result, after=f"{2**63}-0")) == []
+
+
 @pytest.mark.usefixtures("no_looks")
 def test_a_task_that_ends_without_a_stream_while_it_is_awaited(in_background):
     result = tasks.shout.enqueue("hello")
