@@ -166,7 +166,7 @@ async def _aevents(reader: StreamReader) -> AsyncIterator[bytes]:
 
 def _end_of(error: StreamNotFound) -> bytes:
     """Return the end of a task without a stream: a page waits for one."""
-    return _event(Chunk(id="", kind="end", outcome=error.outcome))
+    return b'event: end\ndata: {"outcome":"%b"}\n\n' % error.outcome.encode()
 
 
 def _text_of(chunks: Sequence[Chunk]) -> bytes:

@@ -166,7 +166,7 @@ def test_a_queue_without_streams_is_an_error_of_the_project():
         get(queue="plain")
 
 
-ENDED = b'id: \nevent: end\ndata: {"attempt":1,"number":0,"outcome":"handled"}\n\n'
+ENDED = b'event: end\ndata: {"outcome":"handled"}\n\n'
 
 
 def test_a_task_that_has_ended_without_a_stream_has_an_end_alone():
