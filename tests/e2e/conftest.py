@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -231,19 +232,33 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def opened(tmp_path_factory: pytest.TempPathFactory, redis_url: str, session_client: redis.Redis) -> Iterator[Any]:
+def shops_url(redis_url: str) -> str:
+    """The URL of the database of all shops. Tests without a shop must leave no keys in theirs."""
+    if redis_url.startswith("unix:"):
+        return redis_url.partition("?")[0] + "?db=1"
+    return urlsplit(redis_url)._replace(path="/1").geturl()
+
+
+@pytest.fixture(scope="session")
+def shops_client(shops_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(shops_url, socket_timeout=10) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory: pytest.TempPathFactory, shops_url: str, shops_client: redis.Redis) -> Iterator[Any]:
     """Open a shop for all tests, by its name."""
     shops: dict[str, Shop] = {}
 
     def open_shop(name: str) -> Shop:
         if name not in shops:
-            shops[name] = Shop(tmp_path_factory.mktemp(name), redis_url, f"e2e-{name}")
+            shops[name] = Shop(tmp_path_factory.mktemp(name), shops_url, f"e2e-{name}")
         return shops[name]
 
     yield open_shop
     for name, shop in shops.items():
         shop.end()
-        forget(session_client, f"e2e-{name}")
+        forget(shops_client, f"e2e-{name}")
 
 
 def forget(client: redis.Redis, namespace: str) -> None:
@@ -254,10 +269,10 @@ def forget(client: redis.Redis, namespace: str) -> None:
 
 
 @pytest.fixture
-def shop(opened: Any, session_client: redis.Redis) -> Shop:
+def shop(opened: Any, shops_client: redis.Redis) -> Shop:
     """A shop without consumers and without messages."""
     found: Shop = opened("idle")
-    forget(session_client, "e2e-idle")
+    forget(shops_client, "e2e-idle")
     return found
 
 
