@@ -5,8 +5,8 @@
 -- ARGV[9..10]  start, count   of the keys, in the order of their next looks; those that wait for their turn come after
 --
 -- Returns {now in ms, deliveries granted in the queue's window, pending deliveries, parked messages, keys with parked
--- messages, the limits that were changed as in parts/limit_changes or '', then for each of these: key, parked, granted in its window, tokens (an upper bound of its running
--- deliveries), next look in ms, hash of the key}.
+-- messages, the limits that were changed as in parts/limit_changes or '', then for each of these: key, parked, granted in
+-- its window, tokens (an upper bound of its running deliveries), next look in ms, hash of the key}.
 
 -- with line_keys
 -- with line_fields
@@ -19,8 +19,8 @@ end
 
 local granted_now = rate > 0 and used('r', rate, width) or 0
 local reply = {
-  ms, granted_now, pending_now(), redis.call('zcount', parked, 0, '+inf'), redis.call('zcard', checks) + redis.call('zcard', KEYS[13]),
-  state[1] or ''
+  ms, granted_now, pending_now(), redis.call('zcount', parked, 0, '+inf'),
+  redis.call('zcard', checks) + redis.call('zcard', KEYS[13]), state[1] or ''
 }
 local start, count = tonumber(ARGV[9]), tonumber(ARGV[10])
 local found = redis.call('zrange', checks, start, start + count - 1, 'withscores')

@@ -10,8 +10,8 @@
 -- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
 -- Returns {entries of ready, entries of front, 1 if priorities were ever used, or the ms that a step of one is worth, how
--- many entries of front precede the first of ready; and with ageing how many of ready precede each of front}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
--- see lines_begin.
+-- many entries of front precede the first of ready; and with ageing how many of ready precede each of front}, each entry
+-- {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED: see lines_begin.
 
 -- with take_by_priority
 local ready, front, control, priority, waiting = unpack(KEYS)

@@ -26,7 +26,8 @@ end
 -- KEYS[11]  checks    {queue}:next-checks     ZSET    hashes of keys by the time at which their line is looked at, ms
 -- KEYS[12]  wake-ups  {queue}:permit-wakeups  STREAM  an entry wakes a consumer that waits
 -- ARGV[1..2]   group, consumer
--- ARGV[3..5]   as in the settings, of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
+-- ARGV[3..5]   as in the settings, of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no
+--              limit
 -- ARGV[6..8]   of a key: the same
 local ready, front, control, priority, waiting, unique = unpack(KEYS, 1, 6)
 local limits, rates, permits, parked, checks, wakeups = unpack(KEYS, 7, 12)
