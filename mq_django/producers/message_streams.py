@@ -129,10 +129,13 @@ class StreamReader:
             self._again = time.monotonic() + TRY_AGAIN
         self._is_new = False
 
-    def offer(self, page: Page) -> bool:
+    def offer(self, after: Position, page: Page) -> bool:
         """See Follower."""
         with self._lock:
+            # Whatever the hub has read, nothing is left out.
+            self._is_behind |= after > self._position
             if self._is_behind:
+                self._wake_up()
                 return False
             new, free = self._new(page), BUFFERED - len(self._buffer)
             if len(new) > free:

@@ -21,8 +21,8 @@ PAUSE = 1.0
 class Follower(Protocol):
     """A reader of a stream, as the hub sees it."""
 
-    def offer(self, page: Page) -> bool:
-        """Take the next entries of the stream; return False if the reader has to read pages again. It must not wait."""
+    def offer(self, after: Position, page: Page) -> bool:
+        """Take the entries after a position; return False if the reader has to read pages again. It must not wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +173,7 @@ class StreamHub(Watcher):
         if page.last is not None or stream.has_more:
             stream.has_more = not page.is_all
             for reader in list(stream.readers):
-                if not reader.offer(page):
+                if not reader.offer(after, page):
                     self._remove(key, stream, reader)
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import get_config
-from mq_django.core import ids
+from mq_django.core import ids, offsets
 from mq_django.core.partitions import number_in_id
 from mq_django.errors import (
     ConnectionLost,
@@ -215,6 +215,20 @@ def test_a_reader_takes_no_more_than_its_buffer_holds(writer, monkeypatch):
     found = values(reader.take())
     reader.fetch()
     assert [*found, *values(reader.take())] == list("abcde")
+    reader.close()
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_reader_reads_again_what_the_hub_leaves_out(writer):
+    writer.texts("a")
+    reader = open_reader("m1", queue="default")
+    reader.fetch()
+    await_following(writer.key)
+    left_out, offered = (offsets.parse(each) for each in writer.texts("b", "c", heard=False))
+    assert not reader.offer(left_out, Page((), offered))
+    assert reader.must_fetch
+    reader.fetch()
+    assert values(reader.take()) == ["a", "b", "c"]
     reader.close()
 
 
