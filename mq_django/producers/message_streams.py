@@ -132,12 +132,13 @@ class StreamReader:
     def offer(self, after: Position, page: Page) -> bool:
         """See Follower."""
         with self._lock:
-            # Whatever the hub has read, nothing is left out.
+            # If the hub could not hand over what comes before, the reader reads it itself.
             self._is_behind |= after > self._position
             if self._is_behind:
                 self._wake_up()
                 return False
-            new, free = self._new(page), BUFFERED - len(self._buffer)
+            # A page of its own may have more than the buffer.
+            new, free = self._new(page), max(0, BUFFERED - len(self._buffer))
             if len(new) > free:
                 last = _position(new[free - 1].id) if free else None
                 page, self._is_behind = Page(new[:free], last, is_all=False), True

@@ -219,6 +219,21 @@ def test_a_reader_takes_no_more_than_its_buffer_holds(writer, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_looks")
+def test_a_buffer_with_a_page_of_its_own_takes_nothing_more(writer, monkeypatch):
+    monkeypatch.setattr(message_streams, "BUFFERED", 3)
+    writer.texts(*"abcde")
+    reader = open_reader("m1", queue="default")
+    reader.fetch()
+    await_following(writer.key)
+    writer.texts("f")
+    wait_until(lambda: reader.must_fetch)
+    assert values(reader.take()) == list("abcde")
+    reader.fetch()
+    assert values(reader.take()) == ["f"]
+    reader.close()
+
+
+@pytest.mark.usefixtures("no_looks")
 def test_a_reader_reads_again_what_the_hub_leaves_out(writer):
     writer.texts("a")
     reader = open_reader("m1", queue="default")
