@@ -94,7 +94,7 @@ class StreamHub(Watcher):
     def _remove(self, key: str, stream: _Followed, reader: Follower) -> None:
         stream.readers.discard(reader)
         if not stream.readers:
-            del self._followed[key]
+            self._followed.pop(key, None)
             self._due.discard(key)
             self._all_channels = []
 

@@ -57,7 +57,8 @@ class Watcher(ABC):
         self._connection = connection
         self._process = token()
         self._transport = open_transport("produce", connection)
-        self._lock = threading.Lock()
+        # The garbage collector may end an abandoned reader in a thread that has it.
+        self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         #: It has subscribed, or that has failed.
         self._subscribed = threading.Event()

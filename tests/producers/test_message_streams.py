@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -231,6 +232,25 @@ def test_a_buffer_with_a_page_of_its_own_takes_nothing_more(writer, monkeypatch)
     reader.fetch()
     assert values(reader.take()) == ["f"]
     reader.close()
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_reader_may_be_closed_while_its_hub_hands_over(writer, monkeypatch):
+    """As the garbage collector does with an abandoned iterator."""
+    reader = open_reader("m1", queue="default")
+    reader.fetch()
+    await_following(writer.key)
+    offered = threading.Event()
+
+    def offer(after, page):
+        reader.close()
+        offered.set()
+        return False
+
+    monkeypatch.setattr(reader, "offer", offer)
+    writer.texts("a")
+    assert offered.wait(LONG)
+    wait_until(lambda: hub()._followed == {})
 
 
 @pytest.mark.usefixtures("no_looks")
