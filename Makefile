@@ -98,10 +98,12 @@ lint: $(VENV)/.test $(VENV)/.lint
 wheel: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.install
 
-# Strict: every warning fails, and so does each reference that leads nowhere.
+# Strict: every warning fails, and so does each reference that leads nowhere. Files of others' formats are read by their
+# tools, which `make test` does without.
 docs: $(VENV)/.docs
 	$(BIN)/python -m tests.option_tables
 	$(BIN)/python -m sphinx -W --keep-going -n -E -q docs build/site
+	$(BIN)/python -m pytest -q tests/deployment tests/pages/test_data.py
 	@echo "build/site/index.html"
 
 # The tests that are measured need pytest.
@@ -163,7 +165,7 @@ $(VENV)/.e2e: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(PIP) install --group docs
+	$(PIP) install --group docs --group deployment
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready
