@@ -1,9 +1,11 @@
 """The patterns that the documentation has for the keys and channels of each feature suffice, and each is needed."""
 
+import asyncio
+
 import pytest
 import redis
 
-from mq_django import CancelResult, get_result, inspector, queues, read_stream, schedules, topics, wait_result
+from mq_django import CancelResult, aread_stream, get_result, inspector, queues, schedules, topics, wait_result
 from mq_django.conf import get_config
 from mq_django.core.keys import outbox_channel
 from mq_django.core.outcomes import ACK, Retry
@@ -153,11 +155,19 @@ def publish_and_look():
 
 
 def read_streams():
-    with pytest.raises(WaitTimeout):
-        list(read_stream("nobody", queue="full", timeout=0.01))
+    """Subscribe to a stream, and unsubscribe: what neither a lookup nor a stream that has ended does."""
     key = queues["full"].config.keys.message_stream("nobody")
-    # Nobody has subscribed any more.
-    wait_until(lambda: get_client("produce").publish(key, b"") == 0)
+
+    def await_subscribers(number):
+        wait_until(lambda: get_client("produce").publish(key, b"") == number)
+
+    async def begin_to_read():
+        reading = asyncio.ensure_future(anext(aread_stream("nobody", queue="full", timeout=60)))
+        await asyncio.to_thread(await_subscribers, 1)
+        reading.cancel()
+
+    asyncio.run(begin_to_read())
+    await_subscribers(0)
     hubs.forget_all()
 
 
