@@ -29,9 +29,10 @@ from benchmarks import messages  # noqa: E402 - after the project is set up, as 
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.consumers.shared_state import SharedState  # noqa: E402
 from mq_django.consumers.worker.batches import Batches  # noqa: E402
+from mq_django.consumers.worker.call_path import WorkItem  # noqa: E402
 from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
-from mq_django.consumers.worker.executor import Executor, WorkItem  # noqa: E402
+from mq_django.consumers.worker.executor import Executor  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
 from mq_django.consumers.worker.pools import ThreadPool  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
@@ -118,7 +119,7 @@ class Pieces:
         self._dispatcher.dispatch(deliveries)
         yield time.perf_counter()
         for job in self._jobs:
-            copy_context().run(next, job.path.run(self._slot, job), None)
+            copy_context().run(job.path.run_in_thread, self._slot, job)
         yield time.perf_counter()
         self._settler.settle(self._store)
         yield time.perf_counter()

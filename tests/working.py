@@ -7,10 +7,11 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import executor
+from mq_django.consumers.worker import call_path
 from mq_django.consumers.worker.batches import BatchPath
+from mq_django.consumers.worker.call_path import WorkItem, path_of
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import CallPath, Executor, WorkItem
+from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.registry import find, of_call
@@ -55,19 +56,19 @@ def take(queue):
 
 def handle(of_queue, delivery, handler, slot=None):
     """Run a delivery, on a slot of the test or on one that calls the handler."""
-    path = BatchPath(handler, of_queue, None) if handler.batch else CallPath(handler, of_queue)
+    path = BatchPath(handler, of_queue, None) if handler.batch else path_of(handler, of_queue)
     job = WorkItem(delivery, path, ((delivery, path),) if handler.batch else ())
     if path.on_loop:
         async_to_sync(_awaited)(path, slot or LoopSlot(), job)
     else:
-        next(path.run(slot or Slot(), job), None)
+        path.run_in_thread(slot or Slot(), job)
 
 
 async def _awaited(path, slot, job):
     await path.run(slot, job)
 
 
-class Slot(executor.Slot):
+class Slot(call_path.Slot):
     """The test's own thread, within the transaction of the test."""
 
     def __init__(self):

@@ -227,7 +227,7 @@ _ASKED, _OBEYED = 1, 2
 
 _SLOT = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 # Bound once: they are used for each delivery.
-_SLOT_SIZE, _pack_slot = _SLOT.size, _SLOT.pack_into
+_SLOT_SIZE, _pack_slot, _monotonic = _SLOT.size, _SLOT.pack_into, time.monotonic
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQQ")
 _COUNT = struct.Struct("<I")
@@ -291,12 +291,23 @@ class SharedState:
 
     def run(self, slot: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a slot has been running a delivery since a time on the monotonic clock."""
+        self.begin(slot, queue, stream, entry, since, deadline, 0.0)
+
+    def begin(
+        self, slot: int, queue: int, stream: int, entry: bytes, since: float, deadline: float, read_at: float
+    ) -> bool:
+        """Note that a slot has been running a delivery since a time, and return whether it may run: see may_run()."""
         at, memory = _SLOTS + slot * _SLOT_SIZE, self._memory
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         # Fields are packed one by one, and the process may be suspended in between: RUNNING is written last.
         _pack_slot(memory, at, IDLE, stream, queue, since, deadline, entry)
         memory[at] = RUNNING
+        # As may_run(): a call of it for each delivery would take a twentieth of its time. The clock is read again,
+        # because this thread may have been suspended.
+        if _monotonic() > self._until[queue] or memory[_PAUSED + queue]:
+            return False
+        return not read_at or read_at >= self._since[queue]
 
     def run_batch(
         self, slot: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float

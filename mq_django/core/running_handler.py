@@ -181,16 +181,17 @@ class HandlerRun:
         opened: makes its report.
     """
 
-    # Of the class until they change: one is made for every delivery.
-    report: Report | None = None
-    #: The handler has ended. A thread that it has started may still run.
-    is_over = False
-    #: Changes in a database that the handler had not committed were rolled back.
-    is_undone = False
+    # One is made for every delivery.
+    __slots__ = ("_opened", "delivery", "is_over", "is_undone", "report")
 
     def __init__(self, delivery: Delivery, opened: "Callable[[HandlerRun], Report]") -> None:
         self.delivery = delivery
         self._opened = opened
+        self.report: Report | None = None
+        #: The handler has ended. A thread that it has started may still run.
+        self.is_over = False
+        #: Changes in a database that the handler had not committed were rolled back.
+        self.is_undone = False
 
     def open(self) -> Report:
         """Return the report of the run.

@@ -14,8 +14,8 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
+from mq_django.consumers.worker.call_path import WorkItem
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
@@ -152,11 +152,11 @@ def crash_at(point: str, *queues: str) -> Message:
 class DyingExecutor(NotingExecutor):
     """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
 
-    def judge_error(self, slot: Slot, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+    def judge_error(self, delivery: Delivery, handler: Handler, error: BaseException, *, is_cancelled: bool) -> Outcome:
         """See Executor.judge_error()."""
         if isinstance(error, ProcessDied):
             raise error
-        return super().judge_error(slot, delivery, handler, error)
+        return super().judge_error(delivery, handler, error, is_cancelled=is_cancelled)
 
     def finish(
         self,
@@ -172,6 +172,10 @@ class DyingExecutor(NotingExecutor):
         if raised is None or issubclass(type(raised), HANDLED_LIKE_EXCEPTIONS):
             raise ProcessDied
         return super().finish(delivery, handler, outcome, seconds, raised, **options)
+
+    def finish_ack(self, delivery: Delivery, seconds: float, *, keeps_result: bool) -> None:
+        """See Executor.finish_ack()."""
+        raise ProcessDied
 
     def finish_acks(self, row: int, deliveries: Sequence[Delivery], seconds: float) -> None:
         """See Executor.finish_acks()."""

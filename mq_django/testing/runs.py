@@ -17,10 +17,11 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import SERVER_ERRORS
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.call_path import Slot, WorkItem
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor, Slot, WorkItem
+from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.loops import CoroutineSlot
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import running_handler
@@ -418,7 +419,7 @@ class QueueRun:
         if job.path.on_loop:
             async_to_sync(self._await)(job)
         else:
-            next(job.path.run(self._slot, job), None)
+            job.path.run_in_thread(self._slot, job)
 
     async def _await(self, job: WorkItem) -> None:
         await job.path.run(self._coroutine_slot, job)

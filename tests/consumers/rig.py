@@ -9,8 +9,9 @@ from typing import Any
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.call_path import WorkItem
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor, WorkItem
+from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Demand, Fetcher, QueueReader
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool

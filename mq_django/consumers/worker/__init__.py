@@ -6,10 +6,11 @@
 
 `main` is the main thread, which handles what the supervisor asks for. `consumer.Consumer` builds the rest. A fetcher
 takes only as many messages as its pool will start soon. A slot runs one handler after another: a thread (`pools`)
-runs functions, a slot of an event loop (`loops`) runs coroutine functions. An `executor.CallPath` has the steps of a
-call, the same for functions and coroutine functions, for one message and for a batch. The dispatcher builds it once for
-each handler. `executor.Executor` has what these paths need of their queue. `batches` collects the messages of handlers
-with `batch`, and a `BatchPath` says what to call next when a call has failed.
+runs functions, a slot of an event loop (`loops`) runs coroutine functions. A `call_path.CallPath` has the steps of a
+call, the same for functions and coroutine functions, for one message and for a batch; a `PlainPath` takes them faster
+for functions with nothing around them. The dispatcher builds it once for each handler. `executor.Executor` has what
+these paths need of their queue. `batches` collects the messages of handlers with `batch`, and a `BatchPath` says what
+to call next when a call has failed.
 
 `once_call` is called in the place of a handler with `@exactly_once`. `timekeeper` interrupts handlers past their
 timeout and those that were cancelled. `isolation` passes messages on that must run alone, because one of them may have

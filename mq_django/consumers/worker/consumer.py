@@ -12,9 +12,10 @@ from mq_django.consumers.service import STUCK, Liveness, Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.call_path import Slot
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor, Slot
+from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Demand, Fetchers
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool

@@ -5,7 +5,8 @@ from itertools import repeat
 
 from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.batches import Batches, BatchPath, Runner
-from mq_django.consumers.worker.executor import CallPath, Executor, WorkItem
+from mq_django.consumers.worker.call_path import CallPath, WorkItem, path_of
+from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -112,7 +113,7 @@ class Dispatcher:
         """Return how the messages of a handler are handled in this queue."""
         if handler.batch:
             return BatchPath(handler, self._executor, self._batches.collector(handler))
-        return CallPath(handler, self._executor)
+        return path_of(handler, self._executor)
 
     def _collect(self) -> None:
         """Add the messages to the batches of their handlers, and make the calls that can be made."""

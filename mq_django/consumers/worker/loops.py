@@ -14,8 +14,8 @@ from asgiref.sync import sync_to_async
 
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker import slots
+from mq_django.consumers.worker.call_path import Slot, WorkItem
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler

@@ -13,8 +13,8 @@ from django.core.cache import caches
 from django.db import connections
 
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
+from mq_django.consumers.worker.call_path import Slot, WorkItem
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
@@ -75,7 +75,7 @@ class HandlerThread(Slot):
                 # In a copied context, so that locale, time zone and context variables end with the message.
                 self.job = job
                 try:
-                    copy_context().run(next, job.path.run(self, job), None)
+                    copy_context().run(job.path.run_in_thread, self, job)
                 except BaseException as error:  # noqa: BLE001 - the thread lives, and the delivery has an outcome
                     # A batch has put its present call in the place of the job.
                     self.job.path.rescue(self.job, error)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mq_django.consumers.by_server import ServerQueues
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker.executor import Slot
+from mq_django.consumers.worker.call_path import Slot
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger

@@ -14,7 +14,7 @@ from asgiref.sync import SyncToAsync
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.executor import WorkItem
+from mq_django.consumers.worker.call_path import WorkItem
 from mq_django.consumers.worker.loops import CoroutineSlot, LoopPool
 from mq_django.consumers.worker.pools import HandlerThread, ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted, stacks_text

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker.call_path import Slot
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.executor import Slot
 from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.consumers.worker.stacks import StackAnswers
 from mq_django.registry import names

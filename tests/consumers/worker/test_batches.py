@@ -281,7 +281,7 @@ def test_each_message_has_its_signals(rig, runs):
 
 def test_a_message_has_its_share_of_the_time(rig, runs, monkeypatch):
     now = [time.monotonic()]
-    monkeypatch.setattr("mq_django.consumers.worker.executor.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("mq_django.consumers.worker.call_path.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def takes_long(messages):
         now[0] += 8.0
