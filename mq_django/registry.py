@@ -22,7 +22,7 @@ from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
 from mq_django.core.partitions import public_name
-from mq_django.core.publication import check_name
+from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
 from mq_django.core.texts import repr_of

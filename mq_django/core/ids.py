@@ -31,6 +31,12 @@ def new_id() -> str:
     return f"{_prefix}{next(_counter):x}"
 
 
+def new_ids(count: int, end: str = "") -> list[str]:
+    """Return new ids with a common end."""
+    prefix = _prefix
+    return [f"{prefix}{number:x}{end}" for number in itertools.islice(_counter, count)]
+
+
 def is_text(value: object, *, errors: str = "strict") -> bool:
     """Return whether something is named by a value at all: text without a lone surrogate, of up to MAX_TEXT characters.
 

@@ -36,6 +36,7 @@ class _Encoder(json.JSONEncoder):
 
 _encode = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _orjson: Any = import_module("orjson") if find_spec("orjson") else None
+_orjson_dumps: Any = getattr(_orjson, "dumps", None)
 #: orjson turns integers over 64 bits into floats, so text with 19 digits in a row is parsed by the standard library.
 #: This search takes a tenth of the time of a regular expression, which would take longer than the parsing.
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
@@ -58,9 +59,18 @@ def dumps(value: Any) -> bytes:
     Raises:
         InvalidMessage: it has a value that has no form in JSON: NaN, a set, bytes, a lone surrogate.
     """
-    text = _fast_dumps(value) if _orjson is not None else None
-    if text is not None:
-        return text
+    if _orjson is not None:
+        # orjson has forms of its own for datetimes, UUIDs and enums, and encodes NaN as null. marshal accepts only
+        # built-in types, so a value that both accept is accepted by the standard library, too.
+        try:
+            marshal.dumps(value, _NO_REFERENCES)
+            text: bytes = _orjson_dumps(value)
+            if b"null" not in text:
+                # A copy, because orjson's result occupies at least a kilobyte: with a thousand of them, growing and
+                # shrinking the heap took longer than the encoding.
+                return b"%b" % text
+        except (TypeError, ValueError):
+            pass
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -77,22 +87,6 @@ def invalid_at(value: Any, levels: int = MAX_PATH) -> str:
         except (TypeError, ValueError, RecursionError):
             return f"[{repr_of(key, 50)}]" + (invalid_at(item, levels - 1) if levels else "")
     return ""
-
-
-def _fast_dumps(value: Any) -> bytes | None:
-    """Return the JSON text, or None when the standard library must encode it.
-
-    orjson has forms of its own for datetimes, UUIDs and enums, and encodes NaN as null. marshal accepts only built-in
-    types, so a value that both accept is accepted by the standard library, too.
-    """
-    try:
-        marshal.dumps(value, _NO_REFERENCES)
-        text: bytes = _orjson.dumps(value)
-    except (TypeError, ValueError):
-        return None
-    # A copy, because orjson's result occupies at least a kilobyte: with a thousand of them, growing and shrinking the
-    # heap took longer than the encoding.
-    return None if b"null" in text else b"%b" % text
 
 
 def _refuse_constant(name: str) -> NoReturn:

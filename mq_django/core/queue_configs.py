@@ -175,6 +175,10 @@ class DeliveryOptions:
         """Return a new id of a message. It names the partition, if this is one."""
         return ids.new_id() + self.id_end
 
+    def new_ids(self, count: int) -> list[str]:
+        """Return new ids of messages."""
+        return ids.new_ids(count, self.id_end)
+
     def partition_for(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> Self:
         """Return where a new message belongs: this, or the one of its partitions.
 
@@ -458,6 +462,10 @@ class RsmqConfig(QueueConfig):
     def new_id(self) -> str:
         """See DeliveryOptions.new_id(): an id as RSMQ makes them."""
         return rsmq_format.new_id()
+
+    def new_ids(self, count: int) -> list[str]:
+        """See DeliveryOptions.new_ids()."""
+        return [rsmq_format.new_id() for _ in range(count)]
 
     def _make_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)

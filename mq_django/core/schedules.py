@@ -16,7 +16,8 @@ from mq_django.core.jsontext import dumps, loads
 from mq_django.core.message_format import Priority, moment, numbered
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.options import WrongParts, read_positive_duration
-from mq_django.core.publication import Publication, check_name, check_priority, check_text, publication
+from mq_django.core.publication import Publication, publication
+from mq_django.core.publish_checks import check_name, check_priority, check_text
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import repr_of
 from mq_django.errors import (

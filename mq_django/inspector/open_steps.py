@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import Filterable
-from mq_django.core.publication import check_supported
+from mq_django.core.publish_checks import check_supported
 from mq_django.core.texts import escape
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.explain import Cause, cause_in, cause_of, why

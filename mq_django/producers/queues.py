@@ -12,7 +12,8 @@ from mq_django.core.clock import Duration
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.message_format import Priority
 from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, LookupState
-from mq_django.core.publication import Publication, check_text, due, publication, publications, unknown_options
+from mq_django.core.publication import Publication, publication, publications
+from mq_django.core.publish_checks import check_text, due, unknown_options
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.running_handler import Progress
 from mq_django.errors import InvalidMessage, NotSupported

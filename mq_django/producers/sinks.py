@@ -13,7 +13,8 @@ from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
 from mq_django.core.handler_options import current_database, is_manual
-from mq_django.core.publication import Publication, uses_outbox, with_headers
+from mq_django.core.publication import Publication, with_headers
+from mq_django.core.publish_checks import uses_outbox
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import listing, repr_of
 from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
@@ -229,6 +230,9 @@ class RedisSink(Generic[StoreT]):
 
 def _batches(publications: Sequence[Publication]) -> Iterator[Sequence[Publication]]:
     """Yield the publications of each script call."""
+    if len(publications) <= BATCH and sum([len(data_text) for _, data_text, _ in publications]) <= BATCH_BYTES:
+        yield publications
+        return
     start = size = 0
     for end, (_, data_text, _) in enumerate(publications):
         if end - start == BATCH or (size and size + len(data_text) > BATCH_BYTES):

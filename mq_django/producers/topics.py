@@ -17,7 +17,8 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
-from mq_django.core.publication import publication, publications, unknown_options
+from mq_django.core.publication import publication, publications
+from mq_django.core.publish_checks import unknown_options
 from mq_django.core.texts import class_name, repr_of, text_of
 from mq_django.errors import ConfigurationError, UnknownGroup, UnknownHandler
 from mq_django.inbox.entries import Identity

@@ -19,7 +19,7 @@ from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
 from mq_django.core.message_format import MAX_PRIORITY, Priority, numbered
-from mq_django.core.publication import unknown_options
+from mq_django.core.publish_checks import unknown_options
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of

@@ -8,7 +8,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
-from mq_django.core import clock, publication
+from mq_django.core import clock, publish_checks
 from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration, check_aware
 from mq_django.core.handler_options import call_headers, check_retry, parse_timeout
@@ -64,7 +64,7 @@ def check_call(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _options_among(task: AnyTask, kwargs: Mapping[str, Any]) -> str:
     """Return what to write for arguments that are no parameters of the function, but options of using()."""
     parameters = signature(task.func, follow_wrapped=False).parameters
-    return publication.instead_of(task.using, [name for name in kwargs if name not in parameters], USING)
+    return publish_checks.instead_of(task.using, [name for name in kwargs if name not in parameters], USING)
 
 
 @lru_cache(maxsize=10_000)
@@ -162,17 +162,17 @@ class Publishing:
     of_call: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        publication.due(self.delay, None)
-        object.__setattr__(self, "headers", dict(publication.check_headers(self.headers or NO_HEADERS)) or None)
+        publish_checks.due(self.delay, None)
+        object.__setattr__(self, "headers", dict(publish_checks.check_headers(self.headers or NO_HEADERS)) or None)
         if self.expires is not None:
-            publication.expiry(self.expires, clock.now_ms())
+            publish_checks.expiry(self.expires, clock.now_ms())
         for option, value in (("unique", self.unique), ("key", self.key)):
             if value is not None:
-                publication.check_text(option, value)
+                publish_checks.check_text(option, value)
         # A unique key and a due time may come with a later using(): publication() checks that they do.
-        publication.uniqueness("", self.unique_for, self.on_conflict, waits=True)
+        publish_checks.uniqueness("", self.unique_for, self.on_conflict, waits=True)
         if self.at_most is not None:
-            publication.postponable(self.at_most, 0, "", None, "replace")
+            publish_checks.postponable(self.at_most, 0, "", None, "replace")
         check_sending(
             self.using, on_commit=self.on_commit is None or self.on_commit, robust=self.robust, outbox=self.outbox
         )
@@ -377,7 +377,7 @@ def patchable(made: type[Made]) -> type[Made]:
 
 def _check(task: TaskOptions, unknown: Mapping[str, Any], delay: Duration | None, run_after: datetime | None) -> None:
     if unknown:
-        raise publication.unknown_options(task.using, unknown, USING)
+        raise publish_checks.unknown_options(task.using, unknown, USING)
     if run_after is not None and delay is not None:
         raise InvalidMessage("Give delay= or run_after=, not both")
 
@@ -390,7 +390,7 @@ def _aware(run_after: datetime | None) -> datetime | None:
 
 
 def _alias(backend: str | None) -> str | None:
-    return None if backend is None else publication.check_text("backend", backend)
+    return None if backend is None else publish_checks.check_text("backend", backend)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -415,7 +415,7 @@ def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any
     """
     if not hasattr(task, "get_backend"):
         raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {repr_of(task)}")
-    split = [call_of(each) for each in publication.check_iterable("calls", calls)]
+    split = [call_of(each) for each in publish_checks.check_iterable("calls", calls)]
     at_once = getattr(task.get_backend(), "enqueue_many", None)
     if at_once is None:
         return [task.enqueue(*args, **kwargs) for args, kwargs in split]

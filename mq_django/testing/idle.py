@@ -9,7 +9,7 @@ from mq_django.consumers.by_server import by_server, connection_of
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core import clock
 from mq_django.core.clock import Duration, read_duration
-from mq_django.core.publication import due
+from mq_django.core.publish_checks import due
 from mq_django.core.schedules import NEVER
 from mq_django.core.texts import repr_of
 from mq_django.errors import EndlessRun, TestKitError

@@ -13,7 +13,8 @@ from mq_django.core.clock import Duration
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.jsontext import dumps, loads, received
 from mq_django.core.message_format import Priority, numbered
-from mq_django.core.publication import Publication, due
+from mq_django.core.publication import Publication
+from mq_django.core.publish_checks import due
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidMessage, TestKitError
 from mq_django.registry import find

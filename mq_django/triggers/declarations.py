@@ -22,7 +22,7 @@ from mq_django.core import clock
 from mq_django.core.clock import Duration
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import Priority
-from mq_django.core.publication import check_name, check_priority, due, expiry, postponable, uniqueness
+from mq_django.core.publish_checks import check_name, check_priority, due, expiry, postponable, uniqueness
 from mq_django.core.templates import Arguments, Template, filler
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage, MQError

@@ -9,7 +9,8 @@ from mq_django.conf import get_config
 from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, StepRecord, ranges, values_taken
 from mq_django.core.ids import STEP_NAME, message_id_of
 from mq_django.core.jsontext import dumps
-from mq_django.core.publication import check_headers, check_supported, publication
+from mq_django.core.publication import publication
+from mq_django.core.publish_checks import check_headers, check_supported
 from mq_django.core.running_handler import running_step
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidWorkflow, MQError, WorkflowError

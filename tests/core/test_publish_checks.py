@@ -7,7 +7,7 @@ import pytest
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.message_format import LAST_MS, decode_entry, encode_body, encode_entry
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.publication import MAX_HEADERS, MAX_LEVELS, check_whole, data_text
+from mq_django.core.publish_checks import MAX_HEADERS, MAX_LEVELS, check_whole, data_text
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.retries import HISTORY_LENGTH, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
 from mq_django.errors import InvalidMessage, MessageTooLarge
