@@ -103,7 +103,7 @@ def test_a_promoter_s_memory_does_not_grow_with_what_waits(mq_settings, redis_cl
     let_wait(redis_client, config.keys, 10 * BATCH, due_ms=1, first=MANY)
     crowded = peak()
     session.release()
-    assert redis_client.xlen(config.keys.ready) == BATCH
+    assert 0 < redis_client.xlen(config.keys.ready) <= BATCH
     assert crowded < empty + 50_000
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 #: What Redis gives to every script.
 REDIS = {
     *("redis", "cjson", "string", "table", "math", "tonumber", "tostring", "type", "pairs", "ipairs", "unpack"),
-    *("select", "pcall", "error", "next", "setmetatable"),
+    *("select", "pcall", "error", "next", "setmetatable", "rawget", "_G"),
 }
 KEYWORDS = {
     *("and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not"),

@@ -50,6 +50,17 @@ def test_what_one_call_makes_ready_is_bounded_in_bytes(keys, store, redis_client
     assert store.promote(limit=500).moved == 1
 
 
+def test_what_one_call_makes_ready_is_bounded_in_time(keys, store, redis_client):
+    """So many take every machine several times as long, also small ones."""
+    names = [f"m{number}" for number in range(5000)]
+    redis_client.hset(keys.waiting, mapping=dict.fromkeys(names, '{"type":"remind","data":1}'))
+    redis_client.zadd(keys.due, dict.fromkeys(names, 1))
+    moved = store.promote(limit=5000).moved
+    assert 0 < moved < 5000
+    assert redis_client.xlen(keys.ready) == moved
+    assert redis_client.zcard(keys.due) == redis_client.hlen(keys.waiting) == 5000 - moved
+
+
 def test_an_earlier_due_time_is_told_to_whoever_sleeps_and_a_later_one_is_not(emails, keys, redis_client):
     with redis_client.pubsub() as heard:
         heard.subscribe(keys.wake)

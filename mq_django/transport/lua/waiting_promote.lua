@@ -53,7 +53,7 @@ if #members > 0 then
   elseif permits then
     make_ready = with_heads(make_ready, permits, ready, front, ARGV[2])
   end
-  moved, failed = make_all_ready(from, members, waiting, unique, make_ready)
+  moved, failed = make_all_ready(from, members, waiting, unique, make_ready, from == due)
 end
 if failed and moved == 0 then
   return failed

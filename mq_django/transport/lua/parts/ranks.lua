@@ -11,6 +11,9 @@ end
 
 -- Return the priority of a body, or 0.
 local function priority_of(body)
+  if not string.find(body, 'priority"', 1, true) then
+    return 0
+  end
   local level = tonumber(string.match(body, '^{"priority":"(%-?%d%d?%d?)"'))
   return math.max(-100, math.min(100, level or attribute_of(body, 'priority"', number_after) or 0))
 end

@@ -10,8 +10,11 @@ local function make_ready_with(ready, priority, waiting, control, group, ageing)
   -- still in use.
   return function(id, body, member)
     local level = id and priority_of(body) or 0
-    local ranked = level ~= 0
-    if ranked and is_queued == nil then
+    if level == 0 then
+      added = true
+      return add_entry(ready, id, body)
+    end
+    if is_queued == nil then
       is_queued = added and readers_know
         or redis.call('zcard', priority) > 0
         or not added and #undelivered(ready, group, 1) > 0
@@ -21,15 +24,15 @@ local function make_ready_with(ready, priority, waiting, control, group, ageing)
         known[2] = ageing
       end
     end
-    if ranked and is_queued then
+    if is_queued then
       local stays = member == id
       rank(priority, control, stays and id or put_body(waiting, id, body), level, 'ranked', 1, ageing_of(known[2]))
       return nil, stays
     end
     local failed = add_entry(ready, id, body)
     if not failed then
-      added, is_queued = true, ranked and readers_know or is_queued
+      added, is_queued = true, readers_know
     end
-    return failed, false
+    return failed
   end
 end

@@ -29,10 +29,8 @@ end
 
 -- Remove the links between the member of a unique or parked message and its id.
 local function forget_member(unique, member, id)
-  redis.call('hdel', unique, member, latest_field(member))
-  if redis.call('hget', unique, id) == member then
-    redis.call('hdel', unique, id)
-  end
+  local link = redis.call('hget', unique, id) == member and id or member
+  redis.call('hdel', unique, member, latest_field(member), link)
 end
 
 -- The ids of messages that were replaced under their unique keys, for a day.
