@@ -32,6 +32,6 @@ def score(value: object) -> float | None:
 
 
 def score_ms(value: object) -> int | None:
-    """Return the time in ms since 1970 in a score, or None if it is not a valid date."""
+    """Return the time in ms since 1970 in a score, rounded up, or None if it is not a valid date."""
     found = score(value)
-    return int(found) if found is not None and 0 <= found <= LAST_MS else None
+    return math.ceil(found) if found is not None and 0 <= found <= LAST_MS else None

@@ -23,7 +23,7 @@ _VOLATILE = re.compile(
     |(?P<moment>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))
     |(?P<place>\b00\d{{13}}-\d{{10}}-\d+\b)
     |(?P<rsmq>\b[0-9a-z]{{10}}[0-9A-Za-z]{{22}}\b)
-    |(?P<number>\b(?:\d{{10}}|\d{{13}}|\d{{16}})\b)
+    |(?P<number>\b(?:\d{{10}}|\d{{13}}(?:\.\d{{1,4}})?|\d{{16}})\b)
     |(?P<id>\b(?=\d*[a-z])(?=[a-z]*\d)[0-9a-z]{{14,30}}\b)
     |(?P<token>\b(?=\d*[a-z])(?=[a-z]*\d)[0-9a-z]{{13}}\b)
     """,
@@ -72,7 +72,7 @@ class Normal:
         if found.lastgroup == "moment":
             return self._time(found[0], datetime.fromisoformat(found[0]).timestamp() * 1000)
         if found.lastgroup == "number":
-            return self._time(found[0], int(found[0]) * _UNITS[len(found[0])])
+            return self._time(found[0], float(found[0]) * _UNITS[len(found[0].partition(".")[0])])
         return f"<{found.lastgroup}>"
 
     def _time(self, text: str, ms: float) -> str:

@@ -1,6 +1,7 @@
 """Messages that are ready or wait go to another queue: from any state, to any kind, and once, whoever is killed."""
 
 import itertools
+import math
 
 import pytest
 
@@ -124,7 +125,7 @@ def waiters(name):
 
 def due_times(name):
     client, key = waiters(name)
-    return [score for _, score in client.zrange(key, 0, -1, withscores=True)]
+    return [math.ceil(score) for _, score in client.zrange(key, 0, -1, withscores=True)]
 
 
 def test_a_unique_key_of_a_delayed_message_is_its_own_in_the_other_queue(configure):  # noqa: F811

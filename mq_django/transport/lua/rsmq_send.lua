@@ -59,7 +59,7 @@ for at = 6, #ARGV, 6 do
     id = base36(micros + #ids) .. id
   end
   ms = mode == '' and delay * 1000 or ms
-  redis.call('zadd', zset, due_at(mode, ms, now), id)
+  redis.call('zadd', zset, whole_due_at(mode, ms, now), id)
   redis.call('hset', hash, id, ARGV[at + 5])
   increment(hash, 'totalsent', 1)
   if ARGV[4] ~= '' then

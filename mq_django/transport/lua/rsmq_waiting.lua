@@ -31,7 +31,7 @@ elseif action == 'cancel' then
 elseif state ~= 'DELAYED' then
   return 'MISSING'
 end
-local score = due_at(action, ARGV[3], now_ms())
+local score = whole_due_at(action, ARGV[3], now_ms())
 allow_writes(zset)
 redis.call('zadd', zset, score, id)
 if redis.call('hexists', hash, id .. ':rc') == 1 then

@@ -48,14 +48,14 @@ local function put_waiting(due, waiting, unique, replaced, conflict, postpone, n
     latest = math.min(latest or math.huge, score + postpone)
   end
   if latest then
-    score = string.format('%.0f', math.min(score, latest))
-    redis.call('hset', unique, latest_field(member), string.format('%.0f:%s', latest, id))
+    score = string.format('%.3f', math.min(score, latest))
+    redis.call('hset', unique, latest_field(member), string.format('%.0f:%s', math.ceil(latest), id))
   end
   redis.call('hset', waiting, member, body)
   redis.call('zadd', due, score, member)
   if old_id ~= id then
     redis.call('hdel', unique, old_id)
-    note_replaced(replaced, old_id, now)
+    note_replaced(replaced, old_id, math.floor(now))
   end
   redis.call('hset', unique, member, id, id, member)
   return id, old_id ~= id and old_id or nil
@@ -66,7 +66,7 @@ local limit, conflict, postpone, wants_replaced = tonumber(ARGV[1]), ARGV[5], AR
 local last = #ARGV - (wants_replaced and 1 or 0)
 
 check_types({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
-local before, now, new = first_due(due), now_ms(), 0
+local before, now, new = first_due(due), now_us() / 1000, 0
 for at = 7, (limit > 0 or conflict == 'error') and last or 0, 6 do
   local exists = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
   if exists and conflict == 'error' then

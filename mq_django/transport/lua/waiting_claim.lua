@@ -52,7 +52,7 @@ check_types({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] 
 check_types({ [waiting] = 'hash', [control] = 'hash' })
 
 local now = now_ms()
-local due_ms = mode == '!' and now or due_at(mode, ARGV[9], now)
+local due_ms = mode == '!' and now or due_at(mode, ARGV[9], now_us() / 1000)
 local ends, holder = string.match(redis.call('hget', claims, 'k:' .. key) or '', '^(%d+):(.*)$')
 if holder and number_of(ends) > now then
   return { 'TAKEN', holder }

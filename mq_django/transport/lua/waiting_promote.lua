@@ -34,7 +34,7 @@ if permits then
 end
 
 local micros = now_us()
-local now = math.floor(micros / 1000)
+local now = string.format('%.3f', micros / 1000)
 local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
 local frees = ARGV[3] == '1' and redis.call('hget', control, 'ordered') ~= '1'
 if #members == 0 and frees then
@@ -64,6 +64,6 @@ if frees and redis.call('zcount', parked, 0, '+inf') > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
-local until_head = head and math.min(9e15, math.max(0, (head - now) * 1000 - micros % 1000)) or -1
+local until_head = head and math.min(9e15, math.max(0, math.ceil(head * 1000 - micros))) or -1
 local has_holds = holds and (redis.call('exists', holds) == 1 or redis.call('zcount', parked, '-inf', '(0') > 0)
 return { moved, until_head, paused, redis.call('zcard', unhandled), has_holds and 1 or 0 }

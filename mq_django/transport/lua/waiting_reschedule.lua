@@ -21,6 +21,6 @@ if not redis.call('zscore', due, member) then
   return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
 end
 local before = first_due(due)
-redis.call('zadd', due, due_at(ARGV[2], ARGV[3], now_ms()), member)
+redis.call('zadd', due, due_at(ARGV[2], ARGV[3], now_us() / 1000), member)
 wake_if_earlier(due, before, ARGV[4])
 return 'RESCHEDULED'

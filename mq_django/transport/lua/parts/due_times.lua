@@ -7,6 +7,6 @@ end
 local function wake_if_earlier(due, before, channel)
   local first = first_due(due)
   if first and (not before or tonumber(first) < tonumber(before)) then
-    redis.call('publish', channel, 'due ' .. first)
+    redis.call('publish', channel, string.format('due %.0f', math.floor(first)))
   end
 end

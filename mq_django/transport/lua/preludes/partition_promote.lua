@@ -9,7 +9,7 @@
 do
 -- with clock
   local asleep, channel = table.remove(KEYS), table.remove(ARGV)
-  local is_due = #redis.call('zrangebyscore', KEYS[1], '-inf', now_ms(), 'limit', 0, 1) > 0
+  local is_due = #redis.call('zrangebyscore', KEYS[1], '-inf', string.format('%.3f', now_us() / 1000), 'limit', 0, 1) > 0
   if is_due and redis.call('del', asleep) == 1 then
     redis.call('publish', channel, 'ready')
   end
