@@ -4,6 +4,7 @@ All publications are made here, and checked before anything is sent: by `publica
 of one call, and by `resubmission()` for a message that was published before.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ class PublishOptions(NamedTuple):
     #: The queue, topic or group that receives them.
     destination: DeliveryOptions
     #: The delay in milliseconds, by the server's clock. If this and `due_ms` are None: no delay.
-    delay_ms: int | None = None
+    delay_ms: float | None = None
     #: When they are due, in milliseconds since 1970 by the server's clock.
     due_ms: int | None = None
     #: For how many milliseconds the unique key is taken; 0: until the message is handled; None: while it waits.
@@ -303,7 +304,7 @@ def _expiry(expires: Duration | datetime, at_ms: int, options: PublishOptions) -
     """Return when a message expires; raise InvalidMessage if that is before it is due."""
     found, due_ms = expiry(expires, at_ms), options.due_ms
     if options.delay_ms is not None:
-        due_ms = at_ms + options.delay_ms
+        due_ms = at_ms + math.ceil(options.delay_ms)
     if due_ms is not None and found <= due_ms:
         raise InvalidMessage(f"The message would expire before it is due: expires={repr_of(expires)}")
     return found

@@ -181,7 +181,7 @@ def postponable(
     Raises:
         InvalidMessage: at_most is no time from `delay` on, or no publish would postpone the message.
     """
-    most, delay_ms = _milliseconds("at_most", at_most), due(delay, None)[0]
+    most, delay_ms = math.ceil(_milliseconds("at_most", at_most)), due(delay, None)[0]
     if unique is None or delay_ms is None:
         raise InvalidMessage("at_most= needs unique= and delay=: it limits how long publishes postpone a message")
     if unique_for is not None or conflict != "replace":
@@ -189,10 +189,10 @@ def postponable(
         raise InvalidMessage(f"at_most= contradicts {other}, with which no publish postpones the message that waits")
     if most < delay_ms:
         raise InvalidMessage(f"at_most={repr_of(at_most)} is shorter than delay={repr_of(delay)}")
-    return most - delay_ms
+    return math.ceil(most - delay_ms)
 
 
-def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
+def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[float | None, int | None]:
     """Return (milliseconds from now, milliseconds since 1970). At least one is None."""
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
@@ -294,18 +294,18 @@ def check_whole(message: Message, text: bytes) -> None:
 def _claim_ms(unique_for: Duration | str) -> int:
     if unique_for == UNTIL_HANDLED:
         return 0
-    found = _milliseconds("unique_for", unique_for, f'"{UNTIL_HANDLED}", ')
+    found = math.ceil(_milliseconds("unique_for", unique_for, f'"{UNTIL_HANDLED}", '))
     if not found:
         raise InvalidMessage(f"unique_for must be above zero, not {repr_of(unique_for)}")
     return found
 
 
-def _milliseconds(option: str, value: object, others: str = "") -> int:
+def _milliseconds(option: str, value: object, others: str = "") -> float:
     seconds = _seconds(option, value, others)
     if not 0 <= seconds <= MAX_DELAY.total_seconds():
         raise InvalidMessage(f"{option} must be 0 to {MAX_DELAY.days} days, not {repr_of(value)}")
-    # Rounded up, because a message must not be early, not even by a part of a millisecond.
-    return math.ceil(seconds * 1000)
+    # A duration has whole microseconds. Callers round up to whole milliseconds, because a message must not be early.
+    return round(seconds * 1_000_000) / 1000
 
 
 def _seconds(option: str, value: object, others: str = "") -> float:

@@ -1,5 +1,6 @@
 """The rows of the outbox: a row for a publication, and the publication in a row."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ def values_of(publications: Sequence[Publication]) -> list[tuple[Any, ...]]:
         if options is not latest:
             # The messages of one call share them.
             latest, options_text = options, dumps(_changed(options, _OPTIONS))
-            due_ms = options.due_ms if options.delay_ms is None else now_ms + options.delay_ms
+            due_ms = options.due_ms if options.delay_ms is None else now_ms + math.ceil(options.delay_ms)
             to = options.destination
             partition = (to.public_name, to.number, to.partitions if to.is_partition else 1)
         attributes = _changed(message, _MESSAGE)

@@ -1,5 +1,6 @@
 """Publish to queues."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
@@ -193,6 +194,7 @@ class WaitingMessages(ProgressReader):
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
         if delay_ms is None and due_ms is None:
             raise InvalidMessage("reschedule() takes delay= or deliver_at=")
+        delay_ms = None if delay_ms is None else math.ceil(delay_ms)
         new = {"delay_ms": delay_ms, "due_ms": due_ms}
         had_row = has_rows(self.config) and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
         if had_row and message_id is not None:

@@ -11,6 +11,7 @@ same delivery, or a line of a later one, and while its consumer is a member of t
 """
 
 import builtins
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,7 +139,7 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
     ttl_ms, due_ms = _unfinished_ms(config), options.due_ms
     if options.delay_ms is not None or due_ms is not None:
         now_ms = clock.now_ms()
-        due_ms = now_ms + (options.delay_ms or 0) if due_ms is None else due_ms
+        due_ms = now_ms + math.ceil(options.delay_ms or 0) if due_ms is None else due_ms
         ttl_ms += max(0, due_ms - now_ms)
     return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
 

@@ -5,6 +5,7 @@ our own record which consumer holds a message at which count, and how many recei
 program receives a message after it became visible again, the count differs, and our consumer cannot settle it.
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -132,7 +133,8 @@ class RsmqStore:
         for message, data_text, options in publications:
             body = encode(message, data_text)
             mode, ms = ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms)
-            args += (message.id, units(body.decode()), "" if ms is None else mode, ms or 0, message.name, body)
+            mode, whole_ms = ("", 0) if ms is None else (mode, math.ceil(ms))
+            args += (message.id, units(body.decode()), mode, whole_ms, message.name, body)
         command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
         reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"NOQUEUE":

@@ -55,8 +55,8 @@ def scores_of(names: Iterable[str] | None) -> list[tuple[int] | tuple[str, str]]
     return [("-inf", "+inf")] if names is None else [(name_score(name),) for name in names]
 
 
-def _due(options: PublishOptions) -> tuple[str, int]:
-    return ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms or 0)
+def _due(options: PublishOptions) -> tuple[str, Argument]:
+    return ("=", options.due_ms) if options.due_ms is not None else ("+", str(options.delay_ms or 0))
 
 
 def not_waiting(expired: object) -> Lookup:

