@@ -39,7 +39,17 @@ logger = get_logger(__name__)
 MAX_ATTEMPT = 10_000
 
 #: The worker id while a task runs. The stored result has the name of the consumer instead.
-WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
+WORKER = ""
+
+
+def _name() -> None:
+    global WORKER  # noqa: PLW0603 - a process has one, and a consumer may be a fork
+    WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
+
+
+_name()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_name)
 
 
 OutcomeOf = Callable[[Message, Any], Outcome]

@@ -1,10 +1,10 @@
 """What runs in the consumers of a run: the handlers, and the noting of what happens to each delivery."""
 
 import os
-import threading
-import time
+import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from django.apps import AppConfig
 
@@ -29,15 +29,16 @@ class Chaos(AppConfig):
                 from tests.chaos import transaction_points  # noqa: PLC0415
 
                 transaction_points.install()
-            threading.Thread(target=_end_with, args=(int(os.environ["CHAOS_OWNER"]),), daemon=True).start()
+            # A thread would keep its consumers from being forked; these have no timer, and end with their supervisor.
+            signal.signal(signal.SIGALRM, _end_with_owner)
+            signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
 
 
-def _end_with(owner: int) -> None:
+def _end_with_owner(*_: Any) -> None:
     """End this process when the run that it belongs to is gone: consumers themselves wait for Redis for ever."""
-    with suppress(ProcessLookupError):
-        while True:
-            # Of another user, whose processes /proc may hide, it is not permitted; and there it is.
-            with suppress(PermissionError):
-                os.kill(owner, 0)
-            time.sleep(1.0)
-    os._exit(1)
+    try:
+        # Of another user, whose processes /proc may hide, it is not permitted; and there it is.
+        with suppress(PermissionError):
+            os.kill(int(os.environ["CHAOS_OWNER"]), 0)
+    except ProcessLookupError:
+        os._exit(1)

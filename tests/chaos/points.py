@@ -5,7 +5,6 @@ All of it is the harness's: it wraps what it finds, and the product knows no suc
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -61,12 +60,14 @@ _SCRIPTS = {
 STOPS = "stop"
 
 _folder: Path | None = None
+_is_consumer = False
 
 
 def install(folder: Path) -> None:
     """Let this process end at points from now on; what it does is noted before."""
     global _folder  # noqa: PLW0603 - a process has one
     _folder = folder
+    signals.consumer_started.connect(_began)
     signals.handler_started.connect(_started)
     signals.handler_finished.connect(_finished)
     Dispatcher.dispatch = _dispatching(Dispatcher.dispatch)  # type: ignore[method-assign]
@@ -116,6 +117,11 @@ def reached(point: str) -> None:
     path.unlink()
     note("fault", fault=f"{point}-{pid}", kind=f"at-{point}", began=time.monotonic(), pids=[pid])
     os.kill(pid, signal.SIGKILL)
+
+
+def _began(**_: Any) -> None:
+    global _is_consumer  # noqa: PLW0603 - a process is one or not
+    _is_consumer = True
 
 
 def _started(**_: Any) -> None:
@@ -180,9 +186,9 @@ def _step_of(command: Command) -> str:
 
 def _sending(send: Callable[..., None]) -> Callable[..., None]:
     verbs = {step: verb for verb, steps in _SCRIPTS.items() for step in steps}
-    of_consumer = "--orders" in sys.argv
 
     def watched(self: Session, commands: Sequence[Command]) -> None:
+        of_consumer = _is_consumer
         there = {verbs.get(_step_of(command)) for command in commands}
         if of_consumer and "ack" in there:
             reached("unsent")

@@ -94,9 +94,12 @@ def _child(stage: Stage) -> int:
 
 
 def kills(stage: Stage, rounds: int) -> None:
-    """1: kill -9 of consumers, and now and then of a whole tree."""
+    """1: kill -9 of consumers, and now and then of a whole tree, or of what consumers are forked from."""
     for number in range(rounds):
         stage.pause(0.1, 0.5)
+        if number % 6 == 2:
+            for template in [pid for tree in stage.trees for pid in tree.templates()]:
+                stage.kill(template)
         if number % 6 == 5:
             stage.kill_tree(_tree(stage))
         else:

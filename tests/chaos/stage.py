@@ -82,6 +82,8 @@ class Stage:
         self._stayed: list[Tree] = []
         self._faults = count(1)
         self._wraps = cycle(surroundings.wraps)
+        #: How the trees start their consumers, in turn.
+        self._starts = cycle([[], ["--no-fork"]])
 
     def open(self, *, rate: float, ms: float) -> None:
         """Start Redis."""
@@ -152,7 +154,8 @@ class Stage:
     def _tree(self, *, processes: int = 2) -> Tree:
         temporary = self.surroundings.temporary
         wrap = next(self._wraps)
-        return Tree(self.connection, self.folder, processes=processes, wrap=wrap, temporary=temporary)
+        options = next(self._starts)
+        return Tree(self.connection, self.folder, processes=processes, wrap=wrap, temporary=temporary, options=options)
 
     def pids(self) -> list[int]:
         """Return the process ids of all consumers."""

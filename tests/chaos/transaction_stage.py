@@ -170,7 +170,7 @@ class TransactionStage(Stage):
 
     def _tree(self, *, processes: int = 2) -> Tree:
         # One with a relay, and others without: what is done at the points of relays is mostly done to those alone.
-        options = ["--no-relay"] if self.trees else []
+        options = [*next(self._starts), *(["--no-relay"] if self.trees else [])]
         return Tree(self.connection, self.folder, processes=processes, options=options)
 
     def _actor(self, kind: str) -> Actor:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from mq_django.consumers.supervisor.template import TEMPLATE
 from tests.chaos.settings import queues
-from tests.processes import processes
+from tests.processes import Process, processes
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,11 +49,18 @@ class Tree:
 
     def children(self) -> list[int]:
         """Return the process ids of the consumers."""
-        return [found.pid for found in processes() if found.parent == self.pid]
+        return [found.pid for found in self._found() if found.name != TEMPLATE]
+
+    def templates(self) -> list[int]:
+        """Return the process id of what its consumers are forked from, if there is one."""
+        return [found.pid for found in self._found() if found.name == TEMPLATE]
 
     def pids(self) -> list[int]:
         """Return all process ids of the tree, the supervisor's first."""
-        return [self.pid, *self.children()]
+        return [self.pid, *self.children(), *self.templates()]
+
+    def _found(self) -> list[Process]:
+        return [found for found in processes() if found.parent == self.pid]
 
     def kill(self) -> list[int]:
         """Kill the whole tree as a power failure does, and return who died."""

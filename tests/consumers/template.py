@@ -292,9 +292,8 @@ def _begin_template_of_consumers() -> dict[str, Any] | None:
         _rename("python")
         theirs.close()
         popen = Forks(ours).popen
-        for name in ("workers", "reload"):
-            module = import_module(f"mq_django.consumers.supervisor.{name}")
-            module.subprocess = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)  # type: ignore[attr-defined]
+        launcher = import_module("mq_django.consumers.supervisor.launcher")
+        launcher.subprocess = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)  # type: ignore[attr-defined]
         return None
     ours.close()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -14,11 +14,12 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from mq_django.consumers.supervisor.template import TEMPLATE
 from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
 from tests.consumers.template import NAME, ROOT, start
-from tests.processes import alive, is_stopped, processes
+from tests.processes import Process, alive, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -59,7 +60,14 @@ class Tree:
         return self.process.pid
 
     def children(self) -> list[int]:
-        return [process.pid for process in processes() if process.parent == self.pid and process.name != NAME]
+        return [process.pid for process in self._children() if process.name not in (NAME, TEMPLATE)]
+
+    def templates(self) -> list[int]:
+        """Return what its consumers are forked from."""
+        return [process.pid for process in self._children() if process.name == TEMPLATE]
+
+    def _children(self) -> list[Process]:
+        return [process for process in processes() if process.parent == self.pid]
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

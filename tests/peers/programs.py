@@ -12,6 +12,7 @@ from typing import Any
 
 import redis
 
+from mq_django.consumers.supervisor.template import TEMPLATE
 from tests.consumers.template import NAME, start
 from tests.processes import processes
 from tests.shell import ran
@@ -46,7 +47,8 @@ class Program:
 
     def children(self) -> list[int]:
         """Return the process ids of its consumers."""
-        return [each.pid for each in processes() if each.parent == self.process.pid and each.name != NAME]
+        found = [each for each in processes() if each.parent == self.process.pid]
+        return [each.pid for each in found if each.name not in (NAME, TEMPLATE)]
 
     def stop(self, *, kill: bool = False) -> int:
         """End the process and return its exit code."""

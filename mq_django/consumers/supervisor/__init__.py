@@ -15,6 +15,7 @@ answers probes (`health`, `systemd`). It runs no handler, so no code of the proj
 Each service may run in any number of supervisors at once: what must happen once is one script in Redis. There is no
 leader.
 
-`reload` replaces the consumers on SIGHUP, one after another, when the new code has loaded; `preflight` checks servers
-before anything starts.
+`launcher` starts consumers: forks of a `template`, which has loaded the project and does nothing else, or where that
+is not safe, new interpreters. `reload` replaces them on SIGHUP, one after another, when the new code has loaded;
+`preflight` checks servers before anything starts.
 """

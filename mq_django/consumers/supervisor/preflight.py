@@ -2,11 +2,9 @@
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from django.db import Error as DatabaseError
 from django.db import connections
@@ -14,6 +12,7 @@ from django.db import connections
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.supervisor import STOPS, SignalPipe
+from mq_django.consumers.supervisor.template import flush, other_threads
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import (
@@ -45,29 +44,21 @@ PATIENCE = 10.0
 
 def succeeds_in_child(check: Callable[[], None]) -> bool:
     """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
-    tasks = Path("/proc/self/task")
-    if not tasks.exists() or len(list(tasks.iterdir())) > 1:
-        return False  # a fork would copy locks that other threads hold
+    if other_threads():
+        return False
     connections.close_all()  # the child would use the same
-    _flush()
+    flush()
     child = os.fork()
     if not child:
         with suppress(BaseException):
             check()
-            _flush()
+            flush()
             os._exit(0)
         os._exit(1)
     # As long as the checks take, as in this process. The parent process may have set SIGCHLD to be ignored.
     with suppress(ChildProcessError):
         return os.waitpid(child, 0)[1] == 0
     return False
-
-
-def _flush() -> None:
-    """Write out what the child would write again, or leave behind. A stream may be closed, or None."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
 
 
 def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience: float = math.inf) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from pprint import pformat
-from typing import IO, Any
+from typing import Any
 
 from django.apps import apps
 from django.conf import settings
@@ -21,8 +21,7 @@ from django.utils import autoreload
 from django.utils.autoreload import BaseReloader, StatReloader
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.shared_state import new_file
-from mq_django.consumers.supervisor.workers import command, environment, ignoring_interrupts
+from mq_django.consumers.supervisor.launcher import Launcher, Loading
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.discovery import UnimportedSources
@@ -31,12 +30,7 @@ from mq_django.stores.schedules import scheduled
 
 logger = get_logger(__name__)
 
-#: Seconds that a new interpreter may take to load the project.
-PROBE_TIMEOUT = 60.0
-#: Lines of an error that are logged.
-LAST_LINES = 5
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_FINGERPRINT = re.compile(r"^mq_django fingerprint ([0-9a-f]{64})$", re.MULTILINE)
 
 
 class Change(enum.Enum):
@@ -68,80 +62,51 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
 
 
 def show(queues: Sequence[QueueConfig]) -> str:
-    """Return the line of output in which a Probe finds the fingerprint."""
+    """Return the line of output in which a Loading finds the fingerprint."""
     return f"mq_django fingerprint {fingerprint(queues)}"
 
 
 class Probe:
     """Compares the project on disk with the one in memory, in a new interpreter and without blocking its caller."""
 
-    def __init__(self, queues: Sequence[QueueConfig], arguments: Sequence[str]) -> None:
-        """`arguments` are the arguments of the command line that select the queues."""
+    def __init__(self, queues: Sequence[QueueConfig], launcher: Launcher) -> None:
         self._known = fingerprint(queues)
-        self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
-        self._files: tuple[IO[bytes], IO[bytes]] | None = None
-        self._give_up = 0.0
+        self._launcher = launcher
+        self._loading: Loading | None = None
 
     @property
     def is_running(self) -> bool:
         """Return whether a comparison runs."""
-        return self._process is not None
+        return self._loading is not None
 
     def start(self) -> None:
         """Start a comparison. One that runs already is cancelled, because it may have loaded older code."""
         self.cancel()
         try:
-            self._start()
+            self._loading = self._launcher.load()
         except OSError as error:
-            self.cancel()
             logger.error("Cannot check the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
 
-    def _start(self) -> None:
-        # Files, because a pipe would fill up: it would not be read while the process runs.
-        self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
-        with ignoring_interrupts():
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
-                command("--fingerprint", *self._arguments),
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-            )
-        self._give_up = time.monotonic() + PROBE_TIMEOUT
-
     def poll(self) -> Change | None:
-        """Return the result once; None before and after."""
-        if self._process is None:
+        """Return the result once; None before and after. With Change.NONE, new consumers have the current code."""
+        if self._loading is None or (found := self._loading.poll()) is None:
             return None
-        code = self._process.poll()
-        late = time.monotonic() > self._give_up
-        if code is None and not late:
-            return None
-        output, errors = (_content(file) for file in self._files or ())
-        self.cancel()
-        found = _FINGERPRINT.search(output)
-        if code or found is None:
-            reason = f"no answer in {PROBE_TIMEOUT:g} s" if late else " | ".join(errors.splitlines()[-LAST_LINES:])
-            logger.error("The changed project cannot be loaded; keeping the old consumers: %s", reason)
+        self._loading = None
+        if found.error:
+            logger.error("The changed project cannot be loaded; keeping the old consumers: %s", found.error)
             return Change.BROKEN
-        return Change.NONE if found[1] == self._known else Change.OWN
+        if found.fingerprint == self._known:
+            self._launcher.use(found)
+            return Change.NONE
+        if found.template is not None:
+            found.template.close()
+        return Change.OWN
 
     def cancel(self) -> None:
         """End a running comparison and discard its result."""
-        if self._process is not None:
-            if self._process.poll() is None:
-                self._process.kill()
-            self._process.wait()
-            self._process = None
-        for file in self._files or ():
-            file.close()
-        self._files = None
-
-
-def _content(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace").strip()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._loading = None
 
 
 def execute_again() -> None:

@@ -17,6 +17,7 @@ from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import STUCK, Liveness, Service
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.launcher import Launcher
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.services import ServerServices
@@ -116,6 +117,7 @@ class Supervisor:
         *,
         processes: int,
         worker_options: WorkerOptions,
+        launcher: Launcher,
         signals: SignalPipe,
         probe: Probe,
         health: Health,
@@ -145,6 +147,7 @@ class Supervisor:
             self.id,
             worker_options,
             self._states,
+            launcher,
             processes=processes if worker_options.queues else 0,
             on_exit=self._each_reclaimer(Reclaimer.consumer_exited),
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.machine import is_reloaded
 from mq_django.consumers.shared_state import Receipt
+from mq_django.consumers.supervisor.launcher import Launcher
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.consumers.supervisor.workers import Decision, Quarantines, Restarts, WorkerOptions, WorkerProcess, spawn
@@ -27,6 +28,7 @@ class WorkerSet:
         supervisor: str,
         options: WorkerOptions,
         states: WorkerStates,
+        launcher: Launcher,
         *,
         processes: int,
         on_exit: Callable[[str, Evidence], None],
@@ -36,6 +38,7 @@ class WorkerSet:
         self._supervisor = supervisor
         self._options = options
         self._states = states
+        self._launcher = launcher
         self._processes = processes
         self._has_consumers = processes > 0
         #: Called with a consumer that has ended, and the evidence in its shared state.
@@ -75,8 +78,11 @@ class WorkerSet:
             self._watch(worker, now)
             has_news |= self._suspend(worker, now) | _became_quiet(worker)
         before = len(self._states)
-        self._renew(now)
-        self._start_missing(now)
+        if not self._stopping:
+            self._launcher.check(now)
+        if not self._launcher.is_loading:
+            self._renew(now)
+            self._start_missing(now)
         self._manage_quarantines(now)
         return has_news or len(self._states) > before
 
@@ -110,7 +116,9 @@ class WorkerSet:
         name = f"{self._supervisor}-{token()[:6]}"
         backlog = self._quarantines.backlog(name) if quarantine else ""
         try:
-            worker = spawn(name, self._supervisor, self._options, backlog=backlog, failed_starts=failed_starts)
+            worker = spawn(
+                name, self._supervisor, self._options, self._launcher, backlog=backlog, failed_starts=failed_starts
+            )
         except OSError as error:
             pause = restarts.ended(now, failed_starts + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400

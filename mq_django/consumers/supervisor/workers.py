@@ -2,21 +2,17 @@
 
 import enum
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from django.conf import settings
 
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.machine import started
 from mq_django.consumers.shared_state import ASYNC_BATCHES, OVERTIME, Running, SharedState
+from mq_django.consumers.supervisor.launcher import Launcher
+from mq_django.consumers.supervisor.template import Process
 from mq_django.consumers.worker.consumer import slots
 from mq_django.consumers.worker.isolation import backlog_of
 from mq_django.consumers.worker.main import LaunchSpec
@@ -108,11 +104,6 @@ class WorkerOptions:
     #: A consumer is replaced after this many messages, or when it uses this much memory in MiB; 0: never.
     max_messages: int = 0
     max_memory: float = 0.0
-    #: Further arguments of the command line.
-    arguments: Sequence[str] = ()
-    #: The module that runs the command line, and variables that are added to its environment.
-    module: str = "django"
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class WorkerProcess:
@@ -123,7 +114,7 @@ class WorkerProcess:
         consumer: str,
         shared_state: SharedState,
         lifeline: int,
-        process: "subprocess.Popen[bytes]",
+        process: Process,
         options: WorkerOptions,
         *,
         backlog: str,
@@ -200,15 +191,15 @@ class WorkerProcess:
 
 
 def spawn(
-    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", failed_starts: int = 0
+    consumer: str,
+    supervisor: str,
+    options: WorkerOptions,
+    launcher: Launcher,
+    *,
+    backlog: str = "",
+    failed_starts: int = 0,
 ) -> WorkerProcess:
-    """Start a consumer, or with a backlog a quarantine, in a new interpreter that loads the current code.
-
-    A fork would copy the locks of the supervisor's threads, and its old code.
-
-    Raises:
-        OSError: out of memory, processes or file descriptors.
-    """
+    """Start a consumer, or with a backlog a quarantine. Raises the OSError of Launcher.start()."""
     threads = 1 if backlog else options.threads
     with ExitStack() as undo:
         # It fetches nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
@@ -219,9 +210,7 @@ def spawn(
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)
         try:
-            process = _execute(
-                _launch_spec(consumer, supervisor, options, backlog, shared_state.fd, their_end), options
-            )
+            process = launcher.start(_launch_spec(consumer, supervisor, options, backlog, shared_state.fd, their_end))
         finally:
             os.close(their_end)
         undo.pop_all()
@@ -246,44 +235,6 @@ def _launch_spec(
         max_messages=options.max_messages,
         max_memory=options.max_memory,
     )
-
-
-def _execute(spec: LaunchSpec, options: WorkerOptions) -> "subprocess.Popen[bytes]":
-    with ignoring_interrupts():
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and command
-            # Its supervisor has shown what the checks find; what cannot work ends the process by itself.
-            command("--orders", spec.as_text(), "--skip-checks", *options.arguments, module=options.module),
-            pass_fds=(spec.board, spec.lifeline),
-            env={**environment(), **options.environment},
-            stdin=subprocess.DEVNULL,
-        )
-
-
-def command(*arguments: str, module: str = "django") -> list[str]:
-    """Return the command line of another `runconsumer` of the same project, run by `python -m module`."""
-    return [sys.executable, "-m", module, "runconsumer", *arguments]
-
-
-@contextmanager
-def ignoring_interrupts() -> Iterator[None]:
-    """Make processes that are started inside ignore Ctrl-C, which only the supervisor handles."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def environment() -> dict[str, str]:
-    """Return the environment in which `python -m django` finds the same project."""
-    module = os.environ.get("DJANGO_SETTINGS_MODULE") or settings.SETTINGS_MODULE
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)  # noqa: PTH109 - '' means just that
-    # For glibc: else each of about 20 threads gets a heap of its own, although only one runs Python at a time.
-    heaps = {"MALLOC_ARENA_MAX": "2"}
-    return {**heaps, **os.environ, "DJANGO_SETTINGS_MODULE": module, "PYTHONPATH": path}
 
 
 # The time at which a process that has ended is replaced.

@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -23,10 +23,12 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor import preflight
 from mq_django.consumers.supervisor.health import Health
+from mq_django.consumers.supervisor.launcher import NOT_FORKED, Launcher, environment, offer_template
 from mq_django.consumers.supervisor.outbox_service import outbox_services
 from mq_django.consumers.supervisor.reload import Probe, execute_again, run_with_reloader, show
 from mq_django.consumers.supervisor.supervisor import SignalPipe, Supervisor
 from mq_django.consumers.supervisor.systemd import notifying
+from mq_django.consumers.supervisor.template import CannotFork, Template, begin
 from mq_django.consumers.supervisor.workers import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
@@ -101,6 +103,11 @@ class Command(BaseCommand):
             "schedules, and run background jobs.",
         )
         parser.add_argument("--no-relay", action="store_true", help="Do not run the outbox relay.")
+        parser.add_argument(
+            "--no-fork",
+            action="store_true",
+            help="Start each process as a new interpreter, not as a fork of one that has loaded the project.",
+        )
         parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
         parser.add_argument(
@@ -155,6 +162,7 @@ class Command(BaseCommand):
             queues = self._queues(options["queues"], housekeeping=options["housekeeping"])
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
+                offer_template()
             elif options["autoreload"]:
                 hangups.release()
                 # The reloader shows errors of its thread as tracebacks.
@@ -207,14 +215,15 @@ class Command(BaseCommand):
             drain=options["drain"],
             max_messages=options["max_messages"],
             max_memory=options["max_memory"],
-            arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
+        # Before there is a thread, a port or a connection.
+        launcher = self._launcher(options, forks=bool(consumed))
         # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
-            with serving_ports(options) as (health, measured), notifying(health):
+            with launcher, serving_ports(options) as (health, measured), notifying(health):
                 if measured is not None:
-                    worker_options = replace(worker_options, module=measured.module, environment=measured.environment)
-                supervisor = self._prepare(queues, options, worker_options, signals, health)
+                    launcher.measure(measured.module, measured.environment)
+                supervisor = self._prepare(queues, options, worker_options, launcher, signals, health)
                 code = 0 if supervisor is None else supervisor.run()
             # The ports are closed, and the signals are held, before the program is executed again.
             if supervisor is not None and supervisor.restarts and signals.hold():
@@ -222,11 +231,30 @@ class Command(BaseCommand):
         if code:
             raise SystemExit(code)
 
+    @staticmethod
+    def _launcher(options: Mapping[str, Any], *, forks: bool) -> Launcher:
+        """Return what starts the consumers, with a template if this process can be forked."""
+        forks &= not (options["no_fork"] or options["autoreload"])
+        first: Template | None = None
+        # With metrics it is an interpreter that measures what the project does as it is loaded.
+        if forks and not options["metrics_port"]:
+            try:
+                first = begin(environment())
+            except CannotFork as error:
+                logger.info(NOT_FORKED, error)
+        return Launcher(
+            first,
+            arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
+            selection=[*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])],
+            forks=forks,
+        )
+
     def _prepare(
         self,
         queues: list[QueueConfig],
         options: dict[str, Any],
         worker_options: WorkerOptions,
+        launcher: Launcher,
         signals: SignalPipe,
         health: Health,
     ) -> Supervisor | None:
@@ -246,8 +274,9 @@ class Command(BaseCommand):
             queues,
             processes=options["processes"],
             worker_options=worker_options,
+            launcher=launcher,
             signals=signals,
-            probe=Probe(every, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
+            probe=Probe(every, launcher),
             health=health,
             watchers=[*watchers(), *([] if options["no_relay"] else outbox_services())],
         )

@@ -1,4 +1,4 @@
-from mq_django.consumers.supervisor.workers import environment
+from mq_django.consumers.supervisor.launcher import environment
 
 
 def test_a_consumer_gets_few_heaps_unless_itsenvironment_says_otherwise(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.supervisor import worker_set, workers
+from mq_django.consumers.supervisor.launcher import Launcher
 from mq_django.consumers.supervisor.worker_set import REFUSED_PAUSE, SUSPEND_AGAIN, WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.consumers.supervisor.workers import (
@@ -52,17 +53,19 @@ class Site:
         self.refused = False
         options = WorkerOptions(queues=["a", "b"], threads=2, grace=5.0, **options)
         self.states = WorkerStates(range(2), lambda worker: {"pid": worker.process.pid})
+        self.launcher = Launcher(None)
         self.workers = WorkerSet(
             "s",
             options,
             self.states,
+            self.launcher,
             processes=processes,
             on_exit=lambda consumer, evidence: self.told.append(("exit", consumer, evidence)),
             on_unresponsive=lambda consumer, _: self.told.append(("unresponsive", consumer, None)),
             on_late=lambda consumer, receipts: self.told.append(("late", consumer, receipts)),
         )
 
-    def spawn(self, consumer, supervisor, options, *, backlog="", failed_starts=0):
+    def spawn(self, consumer, supervisor, options, launcher, *, backlog="", failed_starts=0):
         if self.refused:
             raise OSError("no memory")
         lifeline = os.open(os.devnull, os.O_RDONLY)
@@ -181,10 +184,10 @@ def test_a_refused_start_leaves_nothing_open(monkeypatch):
     def refuse(*_):
         raise OSError("no processes")
 
-    monkeypatch.setattr(workers, "_execute", refuse)
+    monkeypatch.setattr(Launcher, "start", refuse)
     before = open_files()
     with pytest.raises(OSError, match="no processes"):
-        spawn("c", "s", WorkerOptions(queues=["a"], threads=2, grace=5.0))
+        spawn("c", "s", WorkerOptions(queues=["a"], threads=2, grace=5.0), Launcher(None))
     assert open_files() == before
 
 
