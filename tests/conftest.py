@@ -25,6 +25,7 @@ from redis.retry import Retry
 from mq_django import registry
 from mq_django.errors import NoServer
 from mq_django.transport.private_server import PrivateServer, configured_url, find_server
+from mq_django.transport.sessions import Session
 from tests import leftovers, on_cluster, one_slot
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.clusters import cluster_binary, delete_keys
@@ -140,6 +141,20 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     found = one_slot.watch(monkeypatch)
     yield found
     assert not found, f"pipelines for more than one hash slot, or scripts without a key: {found[:3]}"
+
+
+@pytest.fixture
+def sent_commands(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list, to which each command is added that this process sends."""
+    found: list[Any] = []
+    send = Session.send
+
+    def watched(session: Session, commands: Any) -> None:
+        found.extend(commands)
+        send(session, commands)
+
+    monkeypatch.setattr(Session, "send", watched)
+    return found
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,9 +3,12 @@
 from contextvars import ContextVar
 from functools import lru_cache
 
+from mq_django.transport import scripts
 from mq_django.transport.cluster_topology import hash_slot, keys_of
 from mq_django.transport.sessions import Session, Transport
 
+#: The end of each script for several queues.
+_SEVERAL = scripts.load("around/several").text
 #: Several pipelines are being sent as one, each of which was looked at.
 _together = ContextVar("tests_trips_together", default=False)
 
@@ -25,11 +28,34 @@ def slots_of(commands):
     return {slot_of(key) for command in commands for key in keys_of(command)}
 
 
+def is_several(command):
+    """Return whether a command is one for several queues of a server that is no cluster: see Transport.together()."""
+    if command[0] not in ("EVALSHA", "EVAL"):
+        return False
+    text = scripts._by_sha[command[1]].text if command[0] == "EVALSHA" else command[1]
+    return text.endswith(_SEVERAL)
+
+
+def parts_of(command):
+    """Yield what such a command does for each queue, as commands; any other as it is."""
+    if not is_several(command):
+        yield command
+        return
+    keys, args = list(command[3 : 3 + command[2]]), list(command[3 + command[2] :])
+    while args:
+        counts, rest = args[:2], args[2:]
+        yield ("EVALSHA", command[1], counts[0], *keys[: counts[0]], *rest[: counts[1]])
+        keys, args = keys[counts[0] :], rest[counts[1] :]
+
+
 def watch(monkeypatch):
     """Return a list, to which each pipeline for several slots is added, and each script without a key."""
     found, send, pipelines = [], Session.send, Transport.pipelines
 
     def look_at(commands):
+        if any(is_several(command) for command in commands):
+            found.extend(part for command in commands for part in parts_of(command) if len(slots_of([part])) > 1)
+            return
         if len(slots_of(commands)) > 1:
             found.append(commands)
         found.extend(command for command in commands if command[0] in ("EVAL", "EVALSHA") and not keys_of(command))

@@ -43,9 +43,9 @@ def open_session_to(queues: ServerQueues) -> AnySession:
     return open_session("chores", connection_of(queues))
 
 
-def open_stores(queues: ServerQueues) -> dict[int, Store]:
-    """Open the stores of these queues on a session of their own, for one thread."""
-    session = open_session_to(queues)
+def open_stores(queues: ServerQueues, session: AnySession | None = None) -> dict[int, Store]:
+    """Open the stores of these queues on a session, for one thread. None: on one of their own."""
+    session = session or open_session_to(queues)
     return {number: open_store(config, session) for number, config in queues.items()}
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
@@ -11,6 +11,8 @@ from mq_django.core.logs import get_logger
 from mq_django.core.texts import class_name
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
 from mq_django.transport.failures import concerns_one_slot
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import TOGETHER, Transport
 
 logger = get_logger(__name__)
 
@@ -52,6 +54,17 @@ class RoundShares(Generic[T]):
             began = time.monotonic()
             yield item
             spent[queue] = spent.get(queue, 0.0) + time.monotonic() - began
+
+
+class Answer(NamedTuple):
+    """A reply of Redis about one of several queues. Times are on the monotonic clock."""
+
+    #: An error reply is an exception.
+    reply: Any
+    #: When all of them were asked about, about when the server ran the command for this one, and when all had come.
+    began: float
+    ran: float
+    ended: float
 
 
 class Service:
@@ -161,6 +174,38 @@ class Service:
                 self._log_failure(called(item), error)
         if failed:
             raise next(iter(failed.values()))
+
+    def each_together(
+        self,
+        items: Iterable[T],
+        ask: Callable[[T], Command],
+        do: Callable[[T, "Answer"], object],
+        *,
+        transport: Transport,
+        called: Callable[[T], str],
+        most: int = TOGETHER,
+    ) -> None:
+        """Ask one server about each item, in few commands, and call `do` with each answer; see each().
+
+        Args:
+            items: for example the numbers of queues.
+            ask: returns the command about an item.
+            do: is called with each item and its answer.
+            transport: see Transport.together(), also for `most`.
+            called: see each().
+        """
+        commands: dict[T, Command] = {}
+        self.each(items, lambda item: commands.update({item: ask(item)}), called=called)
+        began = time.monotonic()
+        replies = transport.together(list(commands.values()), most=most)
+        ended = time.monotonic()
+        # The server has answered one after another.
+        step = (ended - began) / max(1, len(commands))
+        answers = {
+            item: Answer(reply, began, began + step * (at + 0.5), ended)
+            for at, (item, reply) in enumerate(zip(commands, replies, strict=True))
+        }
+        self.each(answers, lambda item: do(item, answers[item]), called=called)
 
     def _log_failure(self, what: str, error: BaseException) -> None:
         """Log a failure that may repeat every round, at most once per LOG_AGAIN."""

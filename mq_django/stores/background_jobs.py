@@ -7,7 +7,7 @@ when one dies.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
@@ -28,7 +28,7 @@ from mq_django.stores.message_scans import (
 )
 from mq_django.stores.moving import Mover
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 # The jobs of a queue, and their steps.
@@ -132,11 +132,17 @@ class BackgroundJobs:
 
     def running(self) -> list[ActionableState]:
         """Return the places on which a job is running, also one that cannot be read."""
-        states = get_args(ActionableState)
-        (reply,) = self._transport.pipeline(
-            [("HMGET", self._config.keys.jobs, *(f"{state}:state" for state in states))]
-        )
-        return [state for state, word in zip(states, reply_or_raise(reply), strict=True) if word == b"running"]
+        return self.read_running(self._transport.pipeline([self.running_command()])[0])
+
+    def running_command(self) -> Command:
+        """Return the command of running()."""
+        return ("HMGET", self._config.keys.jobs, *(f"{state}:state" for state in get_args(ActionableState)))
+
+    @staticmethod
+    def read_running(reply: Any) -> list[ActionableState]:
+        """Return what running() returns, by the reply to its command."""
+        words = zip(get_args(ActionableState), reply_or_raise(reply), strict=True)
+        return [state for state, word in words if word == b"running"]
 
     def cancel(self, state: ActionableState = "dead") -> bool:
         """Cancel the running job after its current step; its effects stay. False: no job is running."""

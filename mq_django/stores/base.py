@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.breakers import Results
@@ -155,6 +155,12 @@ class Store(Protocol):
 
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
+
+    def look(self) -> Command:
+        """Return the command that asks what promote() would find, and makes nothing ready."""
+
+    def looked(self, reply: Any) -> "Promoted | None":
+        """Return what the reply to this command says; None: promote() has something to do."""
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""

@@ -11,7 +11,7 @@ from mq_django.core.jsontext import dumps, loads, parser_of
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Decodes any bytes without loss: other programs may give their consumers any name.
@@ -197,6 +197,18 @@ class Members:
         `generation` is the generation of the queue at its last heartbeat, "" at the first one. Returns None, and writes
         nothing, when another supervisor has evicted it since.
         """
+        command = self.beat_command(supervisor, description, consumers, generation=generation)
+        return self.read_beat(self._transport.pipeline([command])[0], consumers)
+
+    def beat_command(
+        self,
+        supervisor: str,
+        description: Mapping[str, Any],
+        consumers: Mapping[str, Mapping[str, Any]],
+        *,
+        generation: str,
+    ) -> Command:
+        """Return the command of a heartbeat: see beat()."""
         keys = self._keys
         args: list[Argument] = [
             keys.group,
@@ -208,9 +220,11 @@ class Members:
         ]
         for name, announced in consumers.items():
             args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
-        command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.streams()], args=args)
-        reply = reply_or_raise(self._transport.pipeline([command])[0])
-        if reply == b"EVICTED":
+        return scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.streams()], args=args)
+
+    def read_beat(self, reply: Any, consumers: Iterable[str]) -> Membership | None:
+        """Return what beat() returns, by the reply to its command."""
+        if reply_or_raise(reply) == b"EVICTED":
             return None
         found, flat, unknown = reply
         return read_membership(dict(zip(flat[::2], flat[1::2], strict=True)), unknown, found)

@@ -195,9 +195,17 @@ class RsmqStore:
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote(): a due message is visible, so none is moved."""
+        return self.looked(self._transport.pipeline([self.look()])[0])
+
+    def look(self) -> Command:
+        """See Store.look(): there is nothing to promote, and each look cleans up."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
-        next_ms, paused, unhandled = self._run("rsmq_clean_up", key_names, [CLEANED_UP])
+        return scripts.command("rsmq_clean_up", keys=key_names, args=[CLEANED_UP])
+
+    def looked(self, reply: Any) -> Promoted:
+        """See Store.looked()."""
+        next_ms, paused, unhandled = reply_or_raise(reply)
         # At least a second: the caller only cleans up, and delivers no messages.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
@@ -382,19 +390,12 @@ class RsmqMembers(Members):
         #: Until when nobody else can receive what was extended last, in seconds of the monotonic clock.
         self._hidden_until = 0.0
 
-    def beat(
-        self,
-        supervisor: str,
-        description: Mapping[str, Any],
-        consumers: Mapping[str, Mapping[str, Any]],
-        *,
-        generation: str = "",
-    ) -> Membership | None:
-        """Record a heartbeat, and extend all messages that the consumers hold.
+    def read_beat(self, reply: Any, consumers: Iterable[str]) -> Membership | None:
+        """See Members.read_beat(). Extends all messages that the consumers hold.
 
         Other programs do not know heartbeats, and receive every message that becomes visible.
         """
-        membership = super().beat(supervisor, description, consumers, generation=generation)
+        membership = super().read_beat(reply, consumers)
         if membership is not None:
             self._extend(consumers)
         return membership

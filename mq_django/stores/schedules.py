@@ -17,7 +17,7 @@ from mq_django.errors import MQError, QueueFull
 from mq_django.stores.counters import slot
 from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
 # The state of schedules in Redis: the last tick, pauses, and skipped ticks.
@@ -250,6 +250,10 @@ class RuntimeSchedules(Schedules):
         self._states = config.keys.runtime_schedules
         #: Name -> its definition and that parsed, so that only changed ones are parsed again.
         self._parsed: dict[str, tuple[bytes, Parsed]] = {}
+
+    def count_command(self) -> Command:
+        """Return the command that asks for the number of fields: 0 if there are no schedules."""
+        return ("HLEN", self._states)
 
     def load(self) -> tuple[int, list[Loaded]]:
         """Return now in ms since 1970, and all definitions. One that another program wrote starts now."""

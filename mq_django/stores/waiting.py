@@ -161,18 +161,32 @@ class WaitingMessages:
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
-        keys = self.keys
-        key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
-        key_names += [keys.parked, keys.permits, keys.front, keys.holds]
-        free = int(not self.config.limits.of_keys)
-        args: list[Argument] = [limit, keys.group, free, *self._ageing]
-        moved, next_us, paused, unhandled, has_holds = self._run("waiting_promote", key_names, args)
+        (reply,) = self._transport.pipeline([self._promote_command(limit)])
+        moved, next_us, paused, unhandled, has_holds = reply_or_raise(reply)
         waits = [] if next_us < 0 else [next_us]
         if has_holds:
             released, next_us = self._release_held(limit)
             moved += released
             waits += [] if next_us < 0 else [next_us]
         return Promoted(moved, min(waits, default=None), bool(paused), unhandled)
+
+    def look(self) -> Command:
+        """See Store.look()."""
+        return self._promote_command(0)
+
+    def looked(self, reply: Any) -> Promoted | None:
+        """See Store.looked()."""
+        _, next_us, paused, unhandled, has_holds = reply_or_raise(reply)
+        if next_us == 0 or has_holds:
+            return None
+        return Promoted(0, None if next_us < 0 else next_us, bool(paused), unhandled)
+
+    def _promote_command(self, limit: int) -> Command:
+        keys = self.keys
+        key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
+        key_names += [keys.parked, keys.permits, keys.front, keys.holds]
+        free = int(not self.config.limits.of_keys)
+        return scripts.command("waiting_promote", keys=key_names, args=[limit, keys.group, free, *self._ageing])
 
     def _release_held(self, limit: int) -> tuple[int, int]:
         keys = self.keys

@@ -365,9 +365,9 @@ class StepNotes:
 
 def noted(transport: Transport, queues: Sequence[QueueKeys]) -> list[bool]:
     """Return for each queue of a server whether there may be notes."""
-    pipelines = transport.pipelines([[("HLEN", keys.step_notes)] for keys in queues])
+    counts = transport.together([("HLEN", keys.step_notes) for keys in queues])
     # One field is the latest number. An error is shown by who reads the notes.
-    return [not isinstance(count, int) or count > 1 for (count,) in pipelines]
+    return [not isinstance(count, int) or count > 1 for count in counts]
 
 
 def _note(message_id: str | bytes, value: bytes) -> Note:

@@ -197,6 +197,10 @@ class ClusterTransport(Transport):
             raise lost[0]
         return replies
 
+    def together(self, commands: Sequence[Command], *, most: int = 0) -> list[Any]:
+        """See Transport.together(): each queue is in a hash slot of its own, so a node gets one pipeline."""
+        return [reply for (reply,) in self.pipelines([[command] for command in commands])]
+
 
 class ClusterSession(Transport):
     """A transport for one thread, with a connection of its own to each node that it sends to; see Session."""
@@ -241,6 +245,10 @@ class ClusterSession(Transport):
         if lost and not reached:
             raise lost[0]
         return replies
+
+    def together(self, commands: Sequence[Command], *, most: int = 0) -> list[Any]:
+        """See Transport.together(): each queue is in a hash slot of its own, so a node gets one pipeline."""
+        return [reply for (reply,) in self.pipelines([[command] for command in commands])]
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands to the node of their slot, without waiting for their replies."""

@@ -91,7 +91,7 @@ def with_prelude(evalsha: Command, prelude: str, *, keys: Sequence[str], args: S
 
 
 def within(evalsha: Command, outer: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:
-    """Return the command that runs `lua/around/<outer>.lua`, which calls the script of this command as `publish()`.
+    """Return the command that runs `lua/around/<outer>.lua`, which calls the script of this command as `inner()`.
 
     Args:
         evalsha: a command of command() or with_prelude().
@@ -118,7 +118,43 @@ def _with_prelude(prelude: str, sha: str) -> str:
 
 @cache
 def _within(outer: str, sha: str) -> str:
-    return script(outer, f"local function publish()\n{_by_sha[sha].text}\nend\n{load(f'around/{outer}').text}").sha
+    return script(outer, _around(outer, sha)).sha
+
+
+def several(commands: Sequence[Command]) -> Command:
+    """Return the command that runs several commands of one server in one script, with their replies as its reply.
+
+    They run the same script, or are the same command with its key as the second word. The result has their name.
+    """
+    keys, args = list[Argument](), list[Argument]()
+    calls = [_as_script(command) for command in commands]
+    for _, _, count, *rest in calls:
+        assert isinstance(count, int)
+        keys += rest[:count]
+        args += (count, len(rest) - count, *rest[count:])
+    return ("EVALSHA", _several(str(calls[0][1])), len(keys), *keys, *args)
+
+
+def _as_script(command: Command) -> Command:
+    if command[0] == "EVALSHA":
+        return command
+    word, key, *rest = command
+    return ("EVALSHA", _call(str(word)), 1, key, *rest)
+
+
+@cache
+def _call(word: str) -> str:
+    return script(word, f"return redis.call('{word}', KEYS[1], unpack(ARGV))").sha
+
+
+@cache
+def _several(sha: str) -> str:
+    return script(_by_sha[sha].name, _around("several", sha)).sha
+
+
+def _around(outer: str, sha: str) -> str:
+    """Return the text of a script that calls another one."""
+    return f"local function inner()\n{_by_sha[sha].text}\nend\n{load(f'around/{outer}').text}"
 
 
 def in_full(evalsha: Command) -> Command:

@@ -225,7 +225,9 @@ class Delivered:
 
 #: Those that keep nothing but what they are given.
 CASES |= {
-    "Promoter": lambda queues, both: Promoter(by_number(both), is_subscribed=lambda: True, seen=lambda *args: None),
+    "Promoter": lambda queues, both: Promoter(
+        by_number(both), transport=Session(get_client("chores")), is_subscribed=lambda: True, seen=lambda *args: None
+    ),
     "Trimmer": lambda queues, both: Trimmer(both, both),
     "HistoryTrimmer": lambda queues, both: HistoryTrimmer(both),
     "Releaser": lambda queues, both: Releaser(by_number(both), Quarantined()),

@@ -81,7 +81,9 @@ def recorder(mq_settings, namespace, redis_client):
 
 @pytest.mark.timeout(400)  # thousands of calls
 def test_no_broken_neighbour_and_no_full_redis_costs_a_message_or_doubles_one(recorder):
-    assert set(recorder.calls) == lua_files() | outer_files(), "each script has its act in record()"
+    # For several queues a script runs as for one: see tests/transport/test_together.py.
+    scripts_here = lua_files() | outer_files() - {"several"}
+    assert set(recorder.calls) == scripts_here, "each script has its act in record()"
     problems = []
     for call in itertools.chain(*recorder.calls.values()):
         healthy = recorder.effect(call)

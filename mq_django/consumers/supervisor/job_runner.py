@@ -4,7 +4,7 @@ import time
 
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import Answer, Service
 from mq_django.consumers.supervisor.promoter import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.stores.message_scans import ActionableState
@@ -21,9 +21,9 @@ class JobRunner(Service):
 
     def __init__(self, queues: ServerQueues, worker: str) -> None:
         super().__init__()
-        session = open_session_to(queues)
+        self._session = open_session_to(queues)
         self._queues = queues
-        self._jobs = {number: BackgroundJobs(config, session) for number, config in queues.items()}
+        self._jobs = {number: BackgroundJobs(config, self._session) for number, config in queues.items()}
         self._worker = worker
         self._checks = NextChecks(self._jobs)
         #: The next step of each running job, on the monotonic clock: each has its own pace.
@@ -36,16 +36,30 @@ class JobRunner(Service):
 
     def run_once(self) -> float:
         """Make one step of every job that is due."""
-        self.each(self._checks.due(), self._find_jobs, called=lambda number: self._queues[number].name)
+        self._look()
         now = time.monotonic()
         due = [which for which, moment in self._steps.items() if moment <= now]
         self.each(due, self._work, called=lambda which: self._queues[which[0]].name)
         pauses = (moment - time.monotonic() for moment in self._steps.values())
         return max(0.0, min((self._checks.pause(), *pauses)))
 
-    def _find_jobs(self, number: int) -> None:
-        self._checks.begin(number, IDLE)
-        self._steps |= dict.fromkeys(((number, state) for state in self._jobs[number].running()), 0.0)
+    def _look(self) -> None:
+        """Find the jobs of all queues whose check is due, and of those for which it is soon."""
+        due = list(self._checks.due())
+        numbers = sorted({*due, *self._checks.soon(IDLE / 2)}) if due else []
+        for number in numbers:
+            self._checks.begin(number, IDLE)
+        self.each_together(
+            numbers,
+            lambda number: self._jobs[number].running_command(),
+            self._find_jobs,
+            transport=self._session,
+            called=lambda number: self._queues[number].name,
+        )
+
+    def _find_jobs(self, number: int, answer: Answer) -> None:
+        states = self._jobs[number].read_running(answer.reply)
+        self._steps |= dict.fromkeys(((number, state) for state in states), 0.0)
 
     def _work(self, which: tuple[int, ActionableState]) -> None:
         # An error ends it here, and the next look at the queue finds the job again.

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from mq_django.consumers.measuring import Measurers, SupervisorMeasurer
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import Answer, Service
 from mq_django.stores.base import Promoted, Store
+from mq_django.transport.sessions import Transport
 
 # A store of a supervisor that reports how late it makes delayed messages ready.
 
@@ -39,12 +40,14 @@ class MeasuredPromotion:
         now, due = (asked + time.monotonic()) / 2, self._due
         if promoted.moved and due is not None and due <= now:
             Measurers.report(self._measurer.promoted, self._store.config.name, now - due)
-        if promoted.next_us is None:
-            self._due = None
-        elif promoted.next_us or not promoted.moved:
-            self._due = now + promoted.next_us / 1e6
+        if promoted.next_us != 0 or not promoted.moved:
+            self.expect(promoted, now)
         # Else more than a batch is due, so the next one was due at about the same time.
         return promoted
+
+    def expect(self, promoted: Promoted, read_at: float) -> None:
+        """Note when the next message is due, by a reply for which Redis read its clock at a time."""
+        self._due = None if promoted.next_us is None else read_at + promoted.next_us / 1e6
 
 
 # The times at which a service checks each of its queues next.
@@ -68,6 +71,11 @@ class NextChecks:
     def ask_all(self) -> None:
         """Make every queue due now."""
         self._asked.update(self._times)
+
+    def soon(self, seconds: float) -> list[int]:
+        """Return the queues that are due within some seconds, and for which nobody has asked."""
+        before = time.monotonic() + seconds
+        return [number for number, moment in self._times.items() if moment <= before and number not in self._asked]
 
     def due(self) -> Iterator[int]:
         """Yield the queues that are due."""
@@ -101,16 +109,33 @@ Seen = Callable[[int, Promoted], None]
 
 
 class Promoter(Service):
-    """Sleeps until the next message of any queue is due, or until a notification wakes it earlier."""
+    """Sleeps until the next message of any queue is due, or until a notification wakes it earlier.
+
+    Args:
+        stores: the queues on one server.
+        transport: looks at several of them together, in case a notification was lost. None: each is looked at alone.
+        is_subscribed: returns whether notifications come.
+        seen: see Seen.
+    """
 
     name = "promoter"
 
-    def __init__(self, stores: Mapping[int, Store], *, is_subscribed: Callable[[], bool], seen: Seen) -> None:
+    def __init__(
+        self,
+        stores: Mapping[int, Store],
+        *,
+        transport: Transport | None = None,
+        is_subscribed: Callable[[], bool],
+        seen: Seen,
+    ) -> None:
         super().__init__()
         self._stores = stores
+        self._transport = transport
         self._is_subscribed = is_subscribed
         self._seen = seen
         self._checks = NextChecks(stores)
+        #: Queues of which nothing is known to be due at their next check.
+        self._quiet = set(stores)
 
     def expect(self, number: int) -> None:
         """Check a queue now: a message may be due earlier than known."""
@@ -119,19 +144,55 @@ class Promoter(Service):
 
     def run_once(self) -> float:
         """Promote the due messages of every queue whose check is due."""
-        self.each(self._checks.due(), self._promote, called=lambda number: self._stores[number].config.name)
+        self._look()
+        self.each(self._checks.due(), self._promote, called=self._name)
         return self._checks.pause()
 
     def recover(self, error: Exception) -> None:
         """Check all queues again: messages may have become due while Redis could not be reached."""
         self._checks.ask_all()
 
+    def _name(self, number: int) -> str:
+        return self._stores[number].config.name
+
+    def _look(self) -> None:
+        """Look at the quiet queues whose check is due. Those that have something to promote are checked at once."""
+        if self._transport is None or not self._quiet.intersection(self._checks.soon(0.0)):
+            return
+        # Those that are due soon, too: so all of them stay in one round.
+        quiet = self._quiet.intersection(self._checks.soon(POLL / 2))
+        self.each_together(
+            quiet,
+            lambda number: self._stores[number].look(),
+            self._looked,
+            transport=self._transport,
+            called=self._name,
+        )
+
+    def _looked(self, number: int, answer: Answer) -> None:
+        store = self._stores[number]
+        promoted = store.looked(answer.reply)
+        if promoted is None:
+            self._checks.at(number, 0.0)
+            return
+        if isinstance(store, MeasuredPromotion):
+            store.expect(promoted, answer.ran)
+        self._note(number, promoted, answer.ran)
+
     def _promote(self, number: int) -> None:
-        asked, fallback = time.monotonic(), POLL if self._is_subscribed() else POLL_UNSUBSCRIBED
-        self._checks.begin(number, fallback)
+        asked = time.monotonic()
+        self._checks.begin(number, self._fallback())
         promoted = self._stores[number].promote(limit=BATCH)
+        # Redis read its clock about half-way through the round trip.
+        self._note(number, promoted, (asked + time.monotonic()) / 2)
+
+    def _fallback(self) -> float:
+        return POLL if self._is_subscribed() else POLL_UNSUBSCRIBED
+
+    def _note(self, number: int, promoted: Promoted, read_at: float) -> None:
+        """Note what a queue has, and when it is checked next."""
         self._seen(number, promoted)
-        if promoted.next_us is not None:
-            # Redis read its clock about half-way through the round trip.
-            due = (asked + time.monotonic()) / 2 + promoted.next_us / 1e6 + DRIFT
-            self._checks.at(number, min(asked + fallback, due))
+        fallback = read_at + self._fallback()
+        due = fallback if promoted.next_us is None else read_at + promoted.next_us / 1e6 + DRIFT
+        (self._quiet.discard if due < fallback else self._quiet.add)(number)
+        self._checks.at(number, min(fallback, due))

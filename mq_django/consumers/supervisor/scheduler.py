@@ -55,8 +55,10 @@ class Scheduler(Service):
         schedules: Sequence[Scheduled],
         stores: Mapping[str, Schedules],
         runtime: Mapping[str, RuntimeSchedules] = MappingProxyType({}),
+        transport: Transport | None = None,
     ) -> None:
         super().__init__()
+        self._transport = transport
         self._schedules = schedules
         self._stores = stores
         self._runtime = runtime
@@ -86,7 +88,8 @@ class Scheduler(Service):
         configs = {config.name: config for config in queues.values() if config.has_schedules}
         entries = [entry for entry in _at_home(scheduled()) if entry.queue in configs]
         stores = {entry.queue: Schedules(configs[entry.queue], session) for entry in entries}
-        return cls(entries, stores, {name: RuntimeSchedules(config, session) for name, config in configs.items()})
+        runtime = {name: RuntimeSchedules(config, session) for name, config in configs.items()}
+        return cls(entries, stores, runtime, session)
 
     def expect(self, queue: str) -> None:
         """Check a queue soon: a schedule was created, changed or deleted."""
@@ -101,8 +104,7 @@ class Scheduler(Service):
             queue = self._changed.get()
             if queue in self._checks:
                 self._checks[queue] = min(self._checks[queue], self._checked[queue] + MIN_PAUSE)
-        now = time.monotonic()
-        self.each([queue for queue in self._queues if self._checks[queue] <= now], self._check, called=str)
+        self._check_due()
         is_read = self._read_on()
         now_ms, entries = self._now_ms(), [entry for entry, _last_ms in self._loaded.values()]
         due = [entry for entry in entries if self._next.get(entry.id, NEVER) <= now_ms]
@@ -123,10 +125,32 @@ class Scheduler(Service):
         """Check all queues again: ticks may have passed while Redis could not be reached."""
         self._checks = dict.fromkeys(self._queues, 0.0)
 
-    def _check(self, queue: str) -> None:
-        self._checked[queue] = time.monotonic()
-        self._checks[queue] = time.monotonic() + TRY_AGAIN
+    def _check_due(self) -> None:
+        """Check the queues whose time has come. Most have no schedule, which one look finds out for all of them."""
+        now = time.monotonic()
+        due = [queue for queue in self._queues if self._checks[queue] <= now]
+        if self._transport is None or not due:
+            self.each(due, self._check, called=str)
+            return
+        # Those that are due soon, too: so all of them stay in one round.
+        soon = [queue for queue in self._queues if self._checks[queue] <= now + CHECK_EVERY / 2]
+        self.each_together(
+            soon,
+            lambda queue: self._runtime[queue].count_command(),
+            lambda queue, answer: self._check(queue, is_empty=answer.reply == 0),
+            transport=self._transport,
+            called=str,
+        )
+
+    def _check(self, queue: str, *, is_empty: bool = False) -> None:
+        """Read the schedules of a queue; `is_empty`: none was created at run time."""
         entries = [entry for entry in self._schedules if entry.queue == queue]
+        known = {loaded_queue for loaded_queue, _name in self._loaded}
+        self._checked[queue] = time.monotonic()
+        if is_empty and not entries and queue not in known:
+            self._checks[queue] = time.monotonic() + CHECK_EVERY
+            return
+        self._checks[queue] = time.monotonic() + TRY_AGAIN
         self._unread[queue] = {}
         if entries:
             now_ms, found = self._stores[queue].read_states(entries)

@@ -239,7 +239,8 @@ class ServerServices:
         numbers = {config.keys.wake: number for number, config in queues.items()}
         self._listener = Listener(open_session("consume", connection_of(queues)), numbers, self._heard)
         self._promoter = Promoter(
-            measured_promotions(open_stores(queues)),
+            measured_promotions(open_stores(queues, session := open_session_to(queues))),
+            transport=session,
             is_subscribed=lambda: self._listener.is_subscribed,
             seen=self._seen,
         )

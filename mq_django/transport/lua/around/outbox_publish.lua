@@ -1,4 +1,4 @@
--- Publish a chunk of rows of an outbox by the script of a publish, which is the function `publish`, and note that.
+-- Publish a chunk of rows of an outbox by the script of a publish, which is the function `inner`, and note that.
 --
 -- What a claim has published is known here, in the slot of the messages, and nowhere else. So a chunk is published once,
 -- however late it is sent again.
@@ -39,7 +39,7 @@ if other then
   return mark_reply(other, mark)
 end
 
-local answer = publish()
+local answer = inner()
 if type(answer) == 'table' and answer.err then
   return answer
 elseif answer == 'FULL' then
