@@ -30,6 +30,9 @@ def slots_of(commands):
 
 def is_several(command):
     """Return whether a command is one for several queues of a server that is no cluster: see Transport.together()."""
+    if command[0] == "XREADGROUP" and "BLOCK" in command:
+        # See RestingQueues.
+        return len(slots_of([command])) > 1 and all(str(key).endswith(":ready") for key in keys_of(command))
     if command[0] not in ("EVALSHA", "EVAL"):
         return False
     text = scripts._by_sha[command[1]].text if command[0] == "EVALSHA" else command[1]
@@ -40,6 +43,9 @@ def parts_of(command):
     """Yield what such a command does for each queue, as commands; any other as it is."""
     if not is_several(command):
         yield command
+        return
+    if command[0] == "XREADGROUP":
+        yield from (("XLEN", key) for key in keys_of(command))
         return
     keys, args = list(command[3 : 3 + command[2]]), list(command[3 + command[2] :])
     while args:

@@ -96,6 +96,10 @@ class Source(ABC):
         """Return the deliveries in the entries of a reply, which is emptied."""
         return decode_entries(entries, queue=self._name, stream=stream, read_at=self._read_at, id_end=self._id_end)
 
+    def read_at(self, entries: list[Any], began: float) -> Taken:
+        """Return the deliveries in entries of `ready`, by the time of the monotonic clock before they were read."""
+        return decode_entries(entries, queue=self._name, stream=READY, read_at=began, id_end=self._id_end)
+
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
         """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""
         waits = () if block_ms is None else ("BLOCK", block_ms)
@@ -276,6 +280,10 @@ class StreamStore(WaitingMessages):
         """See Store.fetch()."""
         self._source.begin_read()
         return self._taken(self._source.fetch(consumer, count=count, block_ms=block_ms))
+
+    def woken(self, entries: list[Any], began: float) -> Taken:
+        """Return the deliveries in entries of `ready`, of a read for several queues that began at a time."""
+        return self._source.read_at(entries, began)
 
     def rest(self) -> float:
         """See Store.rest()."""

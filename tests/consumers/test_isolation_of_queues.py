@@ -30,6 +30,7 @@ from mq_django.consumers.worker.consumer import Consumer, StepService, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
+from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.slots import Grace
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser
@@ -56,6 +57,7 @@ class Broken:
         self._name, self._calls, self._error = name, calls, error
         self.config = get_config().queue(name)
         self.queue = name
+        self.keys = self.config.keys
 
     def __getattr__(self, method):
         def call(*args, **kwargs):
@@ -128,6 +130,14 @@ def heartbeat(queues, both):
 def orphan(queues, both):
     service = OrphanHeartbeat("s", ["c"], by_number(queues), Quarantined())
     service._members = by_number(both)
+    return service
+
+
+@case(RestingQueues)
+def resting_queues(queues, both):
+    service = RestingQueues(Session(get_client("consume")), "c", first="default")
+    for fetcher in both:
+        service.offer(fetcher)
     return service
 
 

@@ -16,10 +16,11 @@ from mq_django.consumers.worker.call_path import Slot
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Demand, Fetchers
+from mq_django.consumers.worker.fetchers import Demand
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
+from mq_django.consumers.worker.open_fetchers import Fetchers
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
 from mq_django.consumers.worker.settler import Settler, SettleService

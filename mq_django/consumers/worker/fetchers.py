@@ -1,31 +1,30 @@
 """The fetchers of a consumer: one for each queue, and one for all partitions of a queue that are on one server."""
 
 import random
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
-from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.by_server import by_server
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import SharedState, stored_entry
+from mq_django.consumers.shared_state import stored_entry
 from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.measured_store import measured
+from mq_django.consumers.worker.measured_store import MeasuredStore
 from mq_django.consumers.worker.pools import MAX_PREFETCH, Pool
+from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK
 from mq_django.registry import batches, kinds
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.line_store import Shares
 from mq_django.stores.partition_transport import PartitionTransport
 from mq_django.stores.settling import message_id
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.cluster_transport import AnySession
-from mq_django.transport.connections import BLOCK_MS, open_session
+from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.subscription import Subscription
 
 # The deliveries that a consumer reads of one queue: passed on to the pools, and found again after a lost reply.
@@ -76,6 +75,8 @@ class QueueReader:
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
         self._moves = session.moves
+        #: While its queue begins or ends to rest, two threads may have messages of it.
+        self._passing = threading.Lock()
 
     @property
     def next_check(self) -> float | None:
@@ -114,6 +115,10 @@ class QueueReader:
 
     def pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Run what was taken, except what this consumer runs already, or has run and acked just now."""
+        with self._passing:
+            self._pass_on(taken)
+
+    def _pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
         if self._moves != self._session.moves:
             # What a master executes after another one took its place is lost: also acks that it has confirmed.
             self._moves = self._session.moves
@@ -206,6 +211,8 @@ PAUSED = 0.05
 #: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest, so a longer
 #: read would get the messages that this consumer hands back for idle ones.
 BLOCKED_BLOCK_MS = 200
+#: The longest wait of a fetcher whose queue rests, in seconds. It is roused earlier if there is something to do.
+REST = 20.0
 
 
 class Fetcher(Service):
@@ -217,15 +224,24 @@ class Fetcher(Service):
         demand: how many messages can run soon.
         may_fetch: returns whether this consumer may fetch now.
         share: how many fetchers share the pools. While all of them block, each asks for its share of the demand.
+        resting: waits for messages in place of this thread, after this one has waited in vain. None: nobody does.
     """
 
     def __init__(
-        self, reader: QueueReader, session: AnySession, *, demand: Demand, may_fetch: Callable[[], bool], share: int
+        self,
+        reader: QueueReader,
+        session: AnySession,
+        *,
+        demand: Demand,
+        may_fetch: Callable[[], bool],
+        share: int,
+        resting: RestingQueues | None = None,
     ) -> None:
         super().__init__()
         config = reader.store.config
         self.name = f"fetcher of {config.name}"
         self.connection = config.connection
+        self.queue, self.keys = config.name, config.keys
         self._reader = reader
         self._store = reader.store
         self._settler = reader.settler
@@ -233,35 +249,78 @@ class Fetcher(Service):
         self._demand = demand
         self._may_fetch = may_fetch
         self._share = share
+        self._resting = resting
+        #: Set when the queue does not rest any more, and whether a reply may have been lost meanwhile.
+        self._roused = threading.Event()
+        self._has_lost = False
         #: The last fetch has waited for messages.
         self._has_waited = False
 
     def run_once(self) -> float:
         """Fetch as many messages as the pools will start soon."""
+        if self._has_lost:
+            self._has_lost = False
+            self._reader.check_soon()
         if not self._may_fetch():
             return PAUSED
-        in_hand = len(self._settler.in_hand)
-        demand = self._reader.at_once(self._demand.messages(self._settler.seconds, in_hand, self._reader.ahead))
+        demand = self._messages()
         if demand < 1:
             # While all handlers run, a message of a quiet key gets its turn.
             return 0.0 if self._store.line_up(self._reader.consumer) else NO_ROOM
-        if self._reader.check_if_due():
+        rests = self._resting is not None and self._resting.covers(self)
+        # What another thread is about to pass on looks stranded.
+        if not rests and self._reader.check_if_due():
             return 0.0
         if rest := self._store.rest():
             return rest
         if self._reader.busy:
             after_wait, self._has_waited = self._has_waited, False
             self._reader.take(demand, after_wait=after_wait)
+        elif rests:
+            self._rest()
         else:
             self._wait(max(1, demand // self._share))
         return 0.0
 
+    def _messages(self) -> int:
+        in_hand = len(self._settler.in_hand)
+        return self._reader.at_once(self._demand.messages(self._settler.seconds, in_hand, self._reader.ahead))
+
     def _wait(self, count: int) -> None:
         """Fetch messages, and wait for the first."""
+        block_ms = self.block_ms()
         with self._settler.no_more():
-            taken = self._store.fetch(self._reader.consumer, count=count, block_ms=self._block_ms())
+            taken = self._store.fetch(self._reader.consumer, count=count, block_ms=block_ms)
         self._reader.busy = self._has_waited = True
         self._reader.pass_on(taken)
+        if self._resting is not None and not taken and block_ms == BLOCK_MS:
+            self._resting.offer(self)
+
+    def _rest(self) -> None:
+        """Let another thread wait for messages. A connection that is not used could break unseen."""
+        self._session.close()
+        with self._settler.no_more():
+            self._roused.wait(REST)
+        self._roused.clear()
+
+    def wanted(self) -> int | None:
+        """See Resting.wanted()."""
+        if self.stopping or self._has_lost or self._reader.next_check is not None or not self._may_fetch():
+            return None
+        demand = self._messages()
+        return max(1, demand // self._share) if demand > 0 else 0
+
+    def hand(self, entries: list[Any], began: float, *, again: bool) -> None:
+        """See Resting.hand()."""
+        assert isinstance(self._store, StreamStore | MeasuredStore)
+        taken = self._store.woken(entries, began)
+        self._reader.busy = True
+        self._reader.pass_on(self._settler.not_again(taken) if again else taken)
+
+    def rouse(self, *, lost: bool = False) -> None:
+        """See Resting.rouse()."""
+        self._has_lost = self._has_lost or lost
+        self._roused.set()
 
     def recover(self, error: Exception) -> None:
         """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
@@ -270,13 +329,15 @@ class Fetcher(Service):
     def stop(self) -> None:
         """End the loop, and interrupt a blocked read."""
         super().stop()
+        self._roused.set()
         self._session.interrupt()
 
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
 
-    def _block_ms(self) -> int:
+    def block_ms(self) -> int:
+        """See Resting.block_ms()."""
         longest, check = BLOCKED_BLOCK_MS if self._demand.is_blocked() else BLOCK_MS, self._reader.next_check
         return longest if check is None else max(1, min(longest, int((check - time.monotonic()) * 1000)))
 
@@ -493,74 +554,3 @@ class PartitionFetcher(Service):
         """Close the connections."""
         self._subscription.close()
         self._session.close()
-
-
-class Fetchers:
-    """Makes the fetchers of a consumer.
-
-    Args:
-        consumer: its name.
-        queues: the queues and partitions that it handles.
-        dispatchers: of the queues, by number.
-        shared_state: what the supervisor says about the queues.
-        demand: returns how much a fetcher of the queue with this name may fetch.
-    """
-
-    def __init__(
-        self,
-        consumer: str,
-        queues: Sequence[QueueConfig],
-        dispatchers: Sequence[Dispatcher],
-        shared_state: SharedState,
-        demand: Callable[[str], Demand],
-    ) -> None:
-        self._consumer = consumer
-        self._queues = queues
-        self._dispatchers = dispatchers
-        self._shared_state = shared_state
-        self._demand = demand
-
-    def open(self) -> Iterator[Fetcher | PartitionFetcher]:
-        """Yield the fetchers, each with a connection of its own."""
-        groups = list(self._fetched_together())
-        for numbers in groups:
-            config = self._queues[numbers[0]]
-            session = open_session("consume", config.connection)
-            demand = self._demand(config.public_name)
-            if config.is_partition:
-                parts = [self._partition(number, session) for number in numbers]
-                whole = get_config().queue(config.public_name)
-                shares = Shares(whole, session, f"{self._consumer}:{numbers[0]}") if whole.limits.of_queue else None
-                yield PartitionFetcher(config.public_name, parts, session, demand=demand, shares=shares)
-            else:
-                reader = self._reader(numbers[0], session, open_store(config, session))
-                may_fetch = self._fetch_check(numbers[0])
-                yield Fetcher(reader, session, demand=demand, may_fetch=may_fetch, share=len(groups))
-
-    def _fetched_together(self) -> Iterator[Sequence[int]]:
-        """Yield the numbers of the queues that each fetcher reads."""
-        for share in by_server(self._queues).values():
-            parts: dict[str, list[int]] = {}
-            for number, config in share.items():
-                if config.is_partition:
-                    parts.setdefault(config.public_name, []).append(number)
-                else:
-                    yield [number]
-            yield from parts.values()
-
-    def _partition(self, number: int, session: AnySession) -> FetchedPartition:
-        config = self._queues[number]
-        transport = PartitionTransport(config, session)
-        store = open_store(config, transport)
-        assert isinstance(store, StreamStore)
-        reader = self._reader(number, session, store)
-        prefers = partial(self._shared_state.prefers, number)
-        return FetchedPartition(reader, transport, store, self._fetch_check(number), prefers)
-
-    def _reader(self, number: int, session: AnySession, store: Store) -> QueueReader:
-        handled = partial(self._shared_state.handled, number)
-        return QueueReader(measured(store), session, self._consumer, self._dispatchers[number], handled)
-
-    def _fetch_check(self, number: int) -> Callable[[], bool]:
-        shared_state = self._shared_state
-        return lambda: not shared_state.paused(number) and time.monotonic() < shared_state.held_until(number)

@@ -9,6 +9,7 @@ from mq_django.consumers.worker.settler import ready_ms
 from mq_django.core import clock
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.stores.base import NOTHING, Also, Fetched, Settlement, Store
+from mq_django.stores.stream_store import StreamStore
 
 
 def measured(store: Store) -> Store:
@@ -39,13 +40,23 @@ class MeasuredStore:
         """See Store.fetch()."""
         began = clock.now()
         found = self._store.fetch(consumer, count=count, block_ms=block_ms)
+        self._waited(found, began)
+        return found
+
+    def woken(self, entries: list[Any], began: float) -> Sequence[Delivery | Undecodable]:
+        """See StreamStore.woken()."""
+        found = cast("StreamStore", self._store).woken(entries, began)
+        self._waited(found, clock.now() - (time.monotonic() - began))
+        return found
+
+    def _waited(self, found: Sequence[Delivery | Undecodable], began: float) -> None:
+        """Report what a read has returned that has waited since a time, in seconds since 1970."""
         now = clock.now()
         self._fetched(found, None)
         ready = ready_ms(found[0]) if found and isinstance(found[0], Delivery) else None
         # A message that was ready before waited for something else, such as the end of a pause.
         if ready is not None and ready >= began * 1000:
             Measurers.report(self._measurer.woken, self._queue, max(0.0, now - ready / 1000))
-        return found
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
