@@ -12,6 +12,7 @@ from redis.retry import Retry
 from mq_django.errors import RedisOutOfMemory, StoreError
 from mq_django.inspector import actions
 from mq_django.producers import queues
+from mq_django.transport import scripts
 from mq_django.transport.connections import TIMEOUTS
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import load
@@ -176,15 +177,20 @@ def nothing_left(client):
 COMMANDS = ["XREADGROUP", "settle", "stream_fetch", "settle", "members_heartbeat", "waiting_promote"]
 
 
+def words_of(script):
+    """Return what a request for a script has: a new connection sends it in full, and by its hash from then on."""
+    hashes = (script.sha, scripts._several(script.sha))
+    return (script.text.partition("\n")[0].encode(), *(sha.encode() for sha in hashes))
+
+
 def test_a_reply_that_is_lost_loses_and_doubles_nothing(trees, publish, history, site):
     trees("--processes", "1", CONNECTION=site.proxy.url)
     publish()
     history.wait_for("effect")
     ids = []
     for name in COMMANDS * 2:
-        # A new connection sends a script in full, and by its hash from then on.
         script = None if name.isupper() else load(name)
-        words = (script.sha.encode(), script.text.partition("\n")[0].encode()) if script else (name.encode(),)
+        words = words_of(script) if script else (name.encode(),)
         before = site.proxy.lost_replies
         site.proxy.lose_reply_to(*words)
         ids += [publish(), publish(["once", ["raise", "x"]]), publish(delay=0.05)]
