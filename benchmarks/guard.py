@@ -34,6 +34,8 @@ INSTRUCTIONS: Mapping[str, Mapping[str, float]] = {
 }
 #: How much more fails.
 MORE = 0.05
+#: Commands a second of a consumer at rest, however many queues it has.
+AT_REST = 3.0
 
 BATCHES = replace(HANDLERS, name="batches", variables={"BENCH_BATCH": str(BATCH)})
 
@@ -120,6 +122,14 @@ def too_many(counted: Mapping[str, float], noted: Mapping[str, float]) -> list[s
     return found
 
 
+def too_busy() -> list[str]:
+    """Print how many commands a consumer of 50 queues sends at rest, and return what it is if these are too many."""
+    sent = workloads.idle(HANDLERS, queues=50, seconds=20.0)["idle commands/s"]
+    verdict = "MANY" if sent > AT_REST else "ok  "
+    _say(f"{verdict} at rest on 50 queues: {sent:.1f} commands a second, at most {AT_REST:.0f}")
+    return ["at rest"] if sent > AT_REST else []
+
+
 def main() -> int:
     """Return 1 when something is surely slower than it was."""
     version = "{}.{}".format(*sys.version_info)
@@ -131,7 +141,7 @@ def main() -> int:
         _say(f"instructions of Python {version} are not noted: {counted}")
     rows = ratios()
     measure(rows)
-    return 1 if found + too_slow(rows) else 0
+    return 1 if found + too_slow(rows) + too_busy() else 0
 
 
 def _say(text: str) -> None:

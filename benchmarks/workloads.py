@@ -119,7 +119,8 @@ def idle(contender: Contender, *, queues: int = 5, seconds: float = 30.0) -> Fig
     """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
     with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
         warm(trial)
-        time.sleep(5.0)
+        # A queue rests after it has been read in vain.
+        time.sleep(15.0)
         before, began = tree.cpu_seconds(), time.monotonic()
         sent = _commands(trial.url, seconds)
         cpu = (tree.cpu_seconds() - before) / (time.monotonic() - began)

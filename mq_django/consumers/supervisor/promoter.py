@@ -99,6 +99,8 @@ class NextChecks:
 
 #: Messages promoted by one script call, at most: the script also ends when it has blocked Redis for about 2 ms.
 BATCH = 500
+#: Queues that are looked at by one script call, which takes Redis about 2.5 ms.
+LOOKS = 100
 #: Seconds between two checks while the wake channel is subscribed, and while it is not.
 POLL, POLL_UNSUBSCRIBED = 5.0, 1.0
 #: Seconds by which two clocks may drift apart during a wait: a check that is this much too early would find nothing.
@@ -167,6 +169,7 @@ class Promoter(Service):
             self._looked,
             transport=self._transport,
             called=self._name,
+            most=LOOKS,
         )
 
     def _looked(self, number: int, answer: Answer) -> None:
