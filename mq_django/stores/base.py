@@ -156,10 +156,10 @@ class Store(Protocol):
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
 
-    def look(self) -> Command:
+    def due_command(self) -> Command:
         """Return the command that asks what promote() would find, and makes nothing ready."""
 
-    def looked(self, reply: Any) -> "Promoted | None":
+    def read_due(self, reply: Any) -> "Promoted | None":
         """Return what the reply to this command says; None: promote() has something to do."""
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:

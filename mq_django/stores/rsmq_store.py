@@ -195,16 +195,16 @@ class RsmqStore:
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote(): a due message is visible, so none is moved."""
-        return self.looked(self._transport.pipeline([self.look()])[0])
+        return self.read_due(self._transport.pipeline([self.due_command()])[0])
 
-    def look(self) -> Command:
-        """See Store.look(): there is nothing to promote, and each look cleans up."""
+    def due_command(self) -> Command:
+        """See Store.due_command(): there is nothing to promote, and each call cleans up."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
         return scripts.command("rsmq_clean_up", keys=key_names, args=[CLEANED_UP])
 
-    def looked(self, reply: Any) -> Promoted:
-        """See Store.looked()."""
+    def read_due(self, reply: Any) -> Promoted:
+        """See Store.read_due()."""
         next_ms, paused, unhandled = reply_or_raise(reply)
         # At least a second: the caller only cleans up, and delivers no messages.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)

@@ -170,12 +170,12 @@ class WaitingMessages:
             waits += [] if next_us < 0 else [next_us]
         return Promoted(moved, min(waits, default=None), bool(paused), unhandled)
 
-    def look(self) -> Command:
-        """See Store.look()."""
+    def due_command(self) -> Command:
+        """See Store.due_command()."""
         return self._promote_command(0)
 
-    def looked(self, reply: Any) -> Promoted | None:
-        """See Store.looked()."""
+    def read_due(self, reply: Any) -> Promoted | None:
+        """See Store.read_due()."""
         _, next_us, paused, unhandled, has_holds = reply_or_raise(reply)
         if next_us == 0 or has_holds:
             return None

@@ -90,7 +90,7 @@ _pack_command: Callable[[Command], bytes] | None = (
 )
 
 
-#: Queues in one call of a script. What a service asks of an idle queue takes Redis some 10 to 20 µs.
+#: Queues in one call of a script. An idle queue takes Redis 10 to 25 µs of it.
 TOGETHER = 128
 
 
@@ -121,9 +121,9 @@ class Transport(Protocol):
     def together(self, commands: Sequence[Command], *, most: int = TOGETHER) -> list[Any]:
         """Run a command for each of several queues, and return the replies. An error is in the place of a reply.
 
-        A server that has all keys runs up to `most` alike as one script: what an idle consumer asks for does not grow
-        with its queues. If it refuses that, because the user lacks a right on one queue, or it is a proxy of several
-        servers, they are sent one by one.
+        A server that has all keys runs up to `most` alike as one script: an idle consumer sends few commands, however
+        many queues it has. If the server refuses that, because the user lacks a right on one queue, or as a proxy of
+        several others, they are sent one by one.
 
         Raises:
             ConnectionLost: the connection broke. It is unknown which commands ran.

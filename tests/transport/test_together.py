@@ -34,11 +34,11 @@ def beats(queues, session):
 def test_several_queues_are_one_command_and_each_has_its_reply(queues, session, sent_commands, redis_client):
     redis_client.zadd(queues[1].keys.unhandled, {"m": 1})
     stores = [open_store(each, session) for each in queues]
-    replies = session.together([store.look() for store in stores])
-    assert [store.looked(reply).unhandled for store, reply in zip(stores, replies, strict=True)] == [0, 1, 0]
+    replies = session.together([store.due_command() for store in stores])
+    assert [store.read_due(reply).unhandled for store, reply in zip(stores, replies, strict=True)] == [0, 1, 0]
     assert len(sent_commands) == 1
 
-    session.together([store.look() for store in stores], most=2)
+    session.together([store.due_command() for store in stores], most=2)
     assert len(sent_commands) == 1 + 2
 
 

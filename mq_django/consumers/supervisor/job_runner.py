@@ -36,14 +36,14 @@ class JobRunner(Service):
 
     def run_once(self) -> float:
         """Make one step of every job that is due."""
-        self._look()
+        self._find_all()
         now = time.monotonic()
         due = [which for which, moment in self._steps.items() if moment <= now]
         self.each(due, self._work, called=lambda which: self._queues[which[0]].name)
         pauses = (moment - time.monotonic() for moment in self._steps.values())
         return max(0.0, min((self._checks.pause(), *pauses)))
 
-    def _look(self) -> None:
+    def _find_all(self) -> None:
         """Find the jobs of all queues whose check is due, and of those for which it is soon."""
         due = list(self._checks.due())
         numbers = sorted({*due, *self._checks.soon(IDLE / 2)}) if due else []

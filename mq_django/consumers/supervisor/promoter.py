@@ -99,8 +99,8 @@ class NextChecks:
 
 #: Messages promoted by one script call, at most: the script also ends when it has blocked Redis for about 2 ms.
 BATCH = 500
-#: Queues that are looked at by one script call, which takes Redis about 2.5 ms.
-LOOKS = 100
+#: Queues that are checked by one script call, which takes Redis about 2.5 ms.
+TOGETHER = 100
 #: Seconds between two checks while the wake channel is subscribed, and while it is not.
 POLL, POLL_UNSUBSCRIBED = 5.0, 1.0
 #: Seconds by which two clocks may drift apart during a wait: a check that is this much too early would find nothing.
@@ -115,7 +115,7 @@ class Promoter(Service):
 
     Args:
         stores: the queues on one server.
-        transport: looks at several of them together, in case a notification was lost. None: each is looked at alone.
+        transport: checks several of them together, in case a notification was lost. None: each is checked alone.
         is_subscribed: returns whether notifications come.
         seen: see Seen.
     """
@@ -146,7 +146,7 @@ class Promoter(Service):
 
     def run_once(self) -> float:
         """Promote the due messages of every queue whose check is due."""
-        self._look()
+        self._check_quiet()
         self.each(self._checks.due(), self._promote, called=self._name)
         return self._checks.pause()
 
@@ -157,24 +157,24 @@ class Promoter(Service):
     def _name(self, number: int) -> str:
         return self._stores[number].config.name
 
-    def _look(self) -> None:
-        """Look at the quiet queues whose check is due. Those that have something to promote are checked at once."""
+    def _check_quiet(self) -> None:
+        """Check together the quiet queues whose check is due. Those that have something to promote stay due."""
         if self._transport is None or not self._quiet.intersection(self._checks.soon(0.0)):
             return
         # Those that are due soon, too: so all of them stay in one round.
         quiet = self._quiet.intersection(self._checks.soon(POLL / 2))
         self.each_together(
             quiet,
-            lambda number: self._stores[number].look(),
-            self._looked,
+            lambda number: self._stores[number].due_command(),
+            self._checked,
             transport=self._transport,
             called=self._name,
-            most=LOOKS,
+            most=TOGETHER,
         )
 
-    def _looked(self, number: int, answer: Answer) -> None:
+    def _checked(self, number: int, answer: Answer) -> None:
         store = self._stores[number]
-        promoted = store.looked(answer.reply)
+        promoted = store.read_due(answer.reply)
         if promoted is None:
             self._checks.at(number, 0.0)
             return

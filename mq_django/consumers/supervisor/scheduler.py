@@ -126,7 +126,7 @@ class Scheduler(Service):
         self._checks = dict.fromkeys(self._queues, 0.0)
 
     def _check_due(self) -> None:
-        """Check the queues whose time has come. Most have no schedule, which one look finds out for all of them."""
+        """Check the queues whose time has come. Most have no schedule, which one command tells of all of them."""
         now = time.monotonic()
         due = [queue for queue in self._queues if self._checks[queue] <= now]
         if self._transport is None or not due:

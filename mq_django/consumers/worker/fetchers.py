@@ -303,8 +303,8 @@ class Fetcher(Service):
             self._roused.wait(REST)
         self._roused.clear()
 
-    def wanted(self) -> int | None:
-        """See Resting.wanted()."""
+    def capacity(self) -> int | None:
+        """See Resting.capacity()."""
         if self.stopping or self._has_lost or self._reader.next_check is not None or not self._may_fetch():
             return None
         demand = self._messages()

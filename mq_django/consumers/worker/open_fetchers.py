@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from mq_django.conf import GroupConfig, QueueConfig, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -24,7 +24,7 @@ from mq_django.transport.sessions import Session
 
 def _may_rest(config: QueueConfig) -> bool:
     """Return whether a queue is a plain one: all others wait for something else, too."""
-    return config.store == "stream" and not (config.is_partition or config.limits or isinstance(config, GroupConfig))
+    return config.store == "stream" and not (config.is_partition or config.limits)
 
 
 class Fetchers:
@@ -68,12 +68,12 @@ class Fetchers:
                 yield PartitionFetcher(config.public_name, parts, session, demand=demand, shares=shares)
             else:
                 reader = self._reader(numbers[0], session, open_store(config, session))
-                may_fetch, place = self._fetch_check(numbers[0]), resting.get(config.connection)
-                place = place if _may_rest(config) else None
-                yield Fetcher(reader, session, demand=demand, may_fetch=may_fetch, share=len(groups), resting=place)
+                may_fetch, rest = self._fetch_check(numbers[0]), resting.get(config.connection)
+                rest = rest if _may_rest(config) else None
+                yield Fetcher(reader, session, demand=demand, may_fetch=may_fetch, share=len(groups), resting=rest)
 
     def _open_resting(self, numbers: Iterable[int]) -> dict[str, RestingQueues]:
-        """Return by connection what waits for queues at rest, if there are several that may rest."""
+        """Return the readers of queues at rest by connection, where there are several such queues."""
         may_rest: dict[str, list[str]] = {}
         for config in map(self._queues.__getitem__, numbers):
             if _may_rest(config):

@@ -1,8 +1,8 @@
 """Wait for messages of queues that are at rest, with one read for all that are on one server.
 
-A blocked read for each queue, and a look at what it does not see, would be some commands a second for each dozen of
+A blocked read for each queue, and a check for what it does not see, would be some commands a second for each dozen of
 them. So a fetcher that has waited in vain lets its queue rest: from then on one thread waits for the messages of all
-such queues. What it gets it passes on itself, and gives the queue back to its fetcher, which reads on.
+such queues. It passes these on, and gives the queue back to its fetcher, which continues.
 
 Only plain queues on a server that is no cluster rest. Waiting is as safe as before: a read lasts as long, it counts as
 one of the same consumer, and whatever goes wrong gives all queues back to their fetchers.
@@ -32,8 +32,8 @@ class Resting(Protocol):
     queue: str
     keys: QueueKeys
 
-    def wanted(self) -> int | None:
-        """Return how many messages may be read, 0 if there is no room; None: the queue cannot rest now."""
+    def capacity(self) -> int | None:
+        """Return how many messages may be read, 0 if all slots are taken; None: the queue cannot rest now."""
 
     def block_ms(self) -> int:
         """Return for how many milliseconds a read may wait."""
@@ -65,8 +65,8 @@ class RestingQueues(Service):
         #: By the key of their stream: those that want to rest, and those that the present read is for.
         self._joined: dict[str, Resting] = {}
         self._covered: Mapping[str, Resting] = {}
-        #: When to look again at what a read does not see, and from when on queues may rest, on the monotonic clock.
-        self._look_at = self._not_before = 0.0
+        #: When to check again for what a read does not see, and from when on queues may rest, on the monotonic clock.
+        self._check_at = self._not_before = 0.0
         self._moves = session.moves
 
     def offer(self, fetcher: Resting) -> None:
@@ -84,37 +84,38 @@ class RestingQueues(Service):
         """Wait for messages of all queues that rest."""
         with self._lock:
             joined = dict(self._joined)
-        wanted: dict[str, int] = {}
-        self.each(joined, lambda key: self._ask(key, joined[key], wanted), called=lambda key: joined[key].queue)
-        # A read for some must not hold up those for which there is room a moment later. Without any room all wait.
-        reads = {key: joined[key] for key, count in wanted.items() if count or not any(wanted.values())}
+        capacity: dict[str, int] = {}
+        self.each(joined, lambda key: self._ask(key, joined[key], capacity), called=lambda key: joined[key].queue)
+        has_any = any(capacity.values())
+        # A read for some must not hold up those for which there is some a moment later. Without any, all wait.
+        reads = {key: joined[key] for key, count in capacity.items() if count or not has_any}
         self._begin(reads)
-        if not any(wanted.values()):
+        if not has_any:
             return NO_ROOM if joined else NOBODY
-        if time.monotonic() >= self._look_at:
-            self._look()
+        if time.monotonic() >= self._check_at:
+            self._check()
         elif reads:
-            self._read(min(count for count in wanted.values() if count))
+            self._read(min(count for count in capacity.values() if count))
         return 0.0
 
     @staticmethod
-    def _ask(key: str, fetcher: Resting, wanted: dict[str, int]) -> None:
-        count = fetcher.wanted()
+    def _ask(key: str, fetcher: Resting, capacity: dict[str, int]) -> None:
+        count = fetcher.capacity()
         if count is not None:
-            wanted[key] = count
+            capacity[key] = count
 
     def _begin(self, fetchers: Mapping[str, Resting]) -> None:
         before, self._covered = self._covered, fetchers
         for key in before.keys() - fetchers.keys():
             before[key].rouse()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Give back the queues that have something which a read does not see, or that somebody has changed."""
-        self._look_at = time.monotonic() + BLOCK_MS / 1000
+        self._check_at = time.monotonic() + BLOCK_MS / 1000
         keys = list(self._covered)
-        looks: list[Command] = [("XLEN", self._covered[key].keys.front) for key in keys]
-        looks += [("HMGET", self._covered[key].keys.control, "paused", "ranked", "ordered") for key in keys]
-        replies = self._session.together(looks)
+        checks: list[Command] = [("XLEN", self._covered[key].keys.front) for key in keys]
+        checks += [("HMGET", self._covered[key].keys.control, "paused", "ranked", "ordered") for key in keys]
+        replies = self._session.together(checks)
         for at, key in enumerate(keys):
             if (replies[at], replies[at + len(keys)]) != (0, [None, None, None]):
                 self._give_back(key)

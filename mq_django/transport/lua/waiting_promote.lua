@@ -11,7 +11,7 @@
 -- KEYS[9]   permits    {queue}:permits    ZSET    see parts/tokens; optional, with the next
 -- KEYS[10]  front      {queue}:front      STREAM
 -- KEYS[11]  holds      {queue}:holds      HASH    see parts/holds; optional
--- ARGV[1]  limit      messages, at most 500; 0: only look
+-- ARGV[1]  limit      messages, at most 500; 0: none, it only reads
 -- ARGV[2]  group
 -- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
 -- ARGV[4]  ageing     optional: ms, see parts/ranks

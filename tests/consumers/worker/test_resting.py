@@ -112,7 +112,7 @@ def test_a_fetcher_that_rests_has_no_connection_and_sends_nothing(rest, monkeypa
 def test_what_a_read_does_not_see_is_looked_for(rest, redis_client):
     rest.begin()
     redis_client.xadd(rest.rigs[1].config.keys.front, {"name": "act", "data": "1"})
-    rest.service._look_at = 0.0
+    rest.service._check_at = 0.0
     rest.service.run_once()
     assert rest.covered() == ["a"]
     rest.fetchers[1]._reader.busy = True

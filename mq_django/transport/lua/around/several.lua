@@ -19,7 +19,7 @@ local function refill(list, from, first, count)
 end
 
 while arg <= #args do
-  local key_count, arg_count = tonumber(args[arg]), tonumber(args[arg + 1])
+  local key_count, arg_count = args[arg] + 0, args[arg + 1] + 0
   refill(KEYS, keys, key, key_count)
   refill(ARGV, args, arg + 2, arg_count)
   key, arg = key + key_count, arg + 2 + arg_count
