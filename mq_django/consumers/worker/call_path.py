@@ -209,7 +209,12 @@ class CallPath:
             end = yield from self._called(slot, job) if self._handle is None else self._in_middleware(slot, job)
         except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the slot: it is the delivery's outcome
             end = self._failed(slot, job, error)
-        return (yield from self._end_run(slot, job, handler_run, end, time.monotonic() - started, rollbacks, plan))
+        seconds = time.monotonic() - started
+        try:
+            return (yield from self._end_run(slot, job, handler_run, end, seconds, rollbacks, plan))
+        finally:
+            # The traceback of what was raised refers to this frame.
+            end = ACKED
 
     @coroutine
     def _end_run(
@@ -231,16 +236,12 @@ class CallPath:
         if handler_run.report is not None and self.executor.reports.end(handler_run, end.outcomes[0]):
             # It goes before HANDLED, which is noted below: see ResultRing.read().
             self._state.ended(RETURNED, self._number, delivery.stream, delivery.entry)
-        try:
-            if plan is not None:
-                return Called(job, end, seconds)
-            outcome = self.executor.finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
-            if self._ended and (notified := self._ended(delivery.message, outcome, seconds, end.raised)) is not None:
-                yield from notified
-            return None
-        finally:
-            # The traceback of what was raised refers to this frame.
-            end = ACKED
+        if plan is not None:
+            return Called(job, end, seconds)
+        outcome = self.executor.finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
+        if self._ended and (notified := self._ended(delivery.message, outcome, seconds, end.raised)) is not None:
+            yield from notified
+        return None
 
     def run_in_thread(self, slot: Slot, job: WorkItem) -> None:
         """Run a job whose handler is a function."""
