@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["rq==2.12.0", "hiredis==3.5.0"]
+# dependencies = ["rq==3.0.0", "hiredis==3.5.0"]
 #
 # [tool.bench]
 # name = "RQ"
