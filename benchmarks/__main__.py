@@ -9,6 +9,7 @@ from benchmarks import chart, documents, environments, headings, report, runner
 from benchmarks.contenders import AT_COMMIT, BY_OUTBOX, BYTES, HANDLERS, RAW, TASKS, Contender
 from benchmarks.record import Record
 from benchmarks.trees import ROOT
+from benchmarks.trial import redis_version
 
 RESULTS = ROOT / "benchmarks" / "results"
 #: Always measured.
@@ -37,9 +38,10 @@ def _peers(wanted: Collection[str], steps: Sequence[runner.Step]) -> list[Conten
     if unknown:
         sys.exit(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(_names(known))}.")
     reasons: dict[str, str] = {}
+    server = redis_version()
     for peer in known:
         if peer.environment not in reasons and ("all" in wanted or peer.environment in wanted):
-            reasons[peer.environment] = environments.prepare(peer)
+            reasons[peer.environment] = environments.prepare(peer, server)
             if reasons[peer.environment]:
                 print(f"{peer.name} is left out: {reasons[peer.environment]}", file=sys.stderr)
     return [peer for peer in known if reasons.get(peer.environment) == ""]

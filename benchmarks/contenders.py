@@ -39,6 +39,8 @@ class Contender:
     packages: tuple[str, ...] = ()
     #: The oldest Python that these run on, such as 3.12; any that this suite runs on if empty.
     oldest_python: str = ""
+    #: The oldest Redis that has all the commands it sends, such as 8.6; any that this suite runs on if empty.
+    oldest_redis: str = ""
     #: Messages for a second or three of work: published one by one, in bulk (0: it has no such call), handled.
     one_by_one: int
     bulk: int

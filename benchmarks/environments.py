@@ -37,10 +37,12 @@ def variables(contender: Contender) -> Mapping[str, str]:
     return {"PYTHONPATH": str(ROOT), **own}
 
 
-def prepare(contender: Contender) -> str:
-    """Make a contender's environment; return why it cannot be made, or ''."""
+def prepare(contender: Contender, redis_version: str) -> str:
+    """Make a contender's environment; return why it cannot be made or would be of no use with this Redis, or ''."""
     if contender.environment == OURS:
         return ""
+    if contender.oldest_redis and _parts(redis_version) < _parts(contender.oldest_redis):
+        return f"Redis here is {redis_version}, and it needs {contender.oldest_redis} or newer"
     return install(
         contender.environment,
         contender.packages,

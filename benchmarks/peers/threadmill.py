@@ -15,8 +15,7 @@
 # ///
 """threadmill: Django's task API. It acks after handling, in both settings.
 
-0.3 is the last that Python 3.12 and 3.13 run. Its successors need Python 3.14, and read many tasks with one call: they
-are faster than what is measured here.
+0.3 is the last that Python 3.12 and 3.13 run. Its successors need Python 3.14, and read many tasks with one call.
 """
 
 import logging

@@ -1,7 +1,7 @@
 import pytest
 import redis
 
-from benchmarks import headings
+from benchmarks import environments, headings
 from mq_django.transport.private_server import PrivateServer
 
 HEADING = """/// script
@@ -63,6 +63,14 @@ def test_a_wrong_heading_is_told_with_its_file(written, subtests):
     ]:
         with subtests.test(text=text), pytest.raises(headings.WrongHeading, match=r"^q\.py"):
             headings.read(written("q.py", text, "#"))
+
+
+def test_a_peer_that_needs_a_newer_redis_is_left_out_before_anything_is_installed(written, monkeypatch, tmp_path):
+    monkeypatch.setattr(environments, "HOME", tmp_path)
+    text = HEADING.replace("bulk = 0\n", 'bulk = 0\noldest_redis = "8.6"\n')
+    for peer in headings.read(written("q.py", text, "#")):
+        assert environments.prepare(peer, "7.0.15") == "Redis here is 7.0.15, and it needs 8.6 or newer"
+    assert not environments.folder("q").exists()
 
 
 def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
