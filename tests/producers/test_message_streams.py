@@ -253,12 +253,11 @@ def test_a_reader_may_be_closed_while_its_hub_hands_over(writer, monkeypatch):
     wait_until(lambda: hub()._followed == {})
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_reader_reads_again_what_the_hub_leaves_out(writer):
+def test_a_reader_reads_again_what_the_hub_leaves_out(writer, monkeypatch):
+    monkeypatch.setattr(stream_hub.StreamHub, "_read_due", lambda self: False)
     writer.texts("a")
     reader = open_reader("m1", queue="default")
     reader.fetch()
-    await_following(writer.key)
     left_out, offered = (offsets.parse(each) for each in writer.texts("b", "c", heard=False))
     assert not reader.offer(left_out, Page((), offered))
     assert reader.must_fetch
