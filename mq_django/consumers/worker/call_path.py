@@ -478,6 +478,8 @@ class PlainPath(CallPath):
         except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the slot: it is the delivery's outcome
             end = self._failed(slot, job, error)
         seconds = time.monotonic() - started
+        # First: a thread that the handler has left may report until then.
+        handler_run.is_over = True
         if (
             end is not ACKED
             or handler_run.report is not None
@@ -488,7 +490,6 @@ class PlainPath(CallPath):
             finally:
                 end = ACKED
             return
-        handler_run.is_over = True
         self.executor.finish_ack(delivery, seconds, keeps_result=self._keeps_result)
         if self._ended is not None:
             self._ended(message, ACK, seconds, None)
