@@ -4,6 +4,9 @@
 -- parts/holds. Nothing is stored about a subject that has not failed for that time. One that would open beyond MOST_HOLDS stays
 -- closed: its failures are charged as others.
 --
+-- Consumers report what they have handled up to a second late, and so after failures that came later. A failure that only these
+-- push out of the latest results does not count, but the attempt that it cost is given back if the breaker opens.
+--
 -- KEYS[1]  holds      {queue}:holds       HASH   see parts/holds
 -- KEYS[2]  consumers  {queue}:consumers   HASH
 -- KEYS[3]  parked     {queue}:parked      ZSET   score: of the hold
@@ -23,6 +26,8 @@
 local holds, consumers, parked, wake = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 -- A ramp ends at this level.
 local LAST_LEVEL = 64
+-- Within this time, in ms, reports of what was handled before a failure may come after it: a second, and the way here.
+local LATE = 2000
 -- The most holds of a queue with which a further breaker opens, because each look at them reads all.
 local MOST_HOLDS = 400
 check_types({ [holds] = 'hash', [consumers] = 'hash', [parked] = 'zset' })
@@ -72,19 +77,22 @@ local function ended_unrun(subject, hold, count)
   save(subject, hold)
 end
 
--- Return the failures that count, as text, their number, and the time of the first.
+-- Return the failures that count, after one that was pushed out lately, as text; how many count; and the time of the first.
 local function failures_of(key, total, failed, of, within)
-  local kept, first = {}, nil
+  local kept, pushed_out, first = {}, 0, nil
   for number, ms in string.gmatch(short(redis.call('hget', key, 'f')), '(%d+):(%d+)') do
-    if tonumber(number) > total - of and tonumber(ms) > now - within then
+    local counts = tonumber(number) > total - of and tonumber(ms) > now - within
+    local is_late = not counts and not first and tonumber(ms) > now - LATE
+    if counts or is_late then
       kept[#kept + 1] = number .. ':' .. ms
       first = first or tonumber(ms)
+      pushed_out = pushed_out + (is_late and 1 or 0)
     end
   end
   for number = total - math.min(failed, of) + 1, total do
     kept[#kept + 1] = string.format('%.0f:%.0f', number, now)
   end
-  return table.concat(kept, ' '), #kept, first or now
+  return table.concat(kept, ' '), #kept - pushed_out, first or now
 end
 
 -- Count the results of a subject that is not held. Return the hold if its breaker opens.

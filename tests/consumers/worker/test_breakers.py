@@ -8,6 +8,7 @@ from mq_django import Ack, Breaker, Bury, Retry, RetryPolicy, handler
 from mq_django.conf import get_config
 from mq_django.consumers.worker import breakers
 from mq_django.core import clock
+from mq_django.core.breakers import Results
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions, message_lists
 from mq_django.inspector.holds import end_hold, hold, holds
@@ -150,6 +151,26 @@ def test_what_opened_it_is_not_charged_either(plain, partner, probe):
     assert found.state == "open"
     rows = message_lists.messages("payments", "parked", limit=100).rows
     assert {row.attempt for row in rows} == {1}
+
+
+def test_a_failure_before_late_reports_of_others_is_not_charged_either(plain):
+    store, subject = opened("payments"), "name:charge"
+
+    def report(**counts):
+        (found,) = store.count_results([Results(BREAKER, subject, **counts)])
+        return found
+
+    began = clock.now_ms()
+    report(failed=1)
+    wait_until(lambda: clock.now_ms() > began + 5)
+    for _ in range(BREAKER.of):
+        # Another consumer has handled this before, and tells it now.
+        report(handled=1)
+    late = clock.now_ms()
+    found = [report(failed=1) for _ in range(BREAKER.needed)]
+    assert [each.after for each in found] == [""] * (BREAKER.needed - 1) + ["open"]
+    assert began <= found[-1].first_ms < late
+    assert found[-1].failed == BREAKER.needed
 
 
 def test_a_failing_ramp_goes_back_to_probes(plain, partner, probe):
