@@ -120,11 +120,10 @@ class _Keyspace:
 
     def _sorted_set(self, key: bytes) -> Iterator[str]:
         # Not by score: within a millisecond the order is that of the members, which are random.
-        scores = {
-            member: f"{score:.17g}".encode() for member, score in self._client.zrange(key, 0, -1, withscores=True)
-        }
-        for member in sorted(scores, key=lambda member: self._order(scores[member], member)):
-            yield f"{self.text(member)} at {self.text(scores[member])}"
+        scores = dict(self._client.zrange(key, 0, -1, withscores=True))
+        # With as many digits as the others, because texts are compared.
+        for member in sorted(scores, key=lambda member: self._order(f"{scores[member]:.4f}".encode(), member)):
+            yield f"{self.text(member)} at {self.text(f'{scores[member]:.17g}'.encode())}"
 
     def _set(self, key: bytes) -> Iterator[str]:
         yield from (self.text(member) for member in sorted(self._client.smembers(key), key=self._order))
