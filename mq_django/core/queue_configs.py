@@ -89,7 +89,7 @@ class DeliveryOptions:
         ),
     )
     visibility_timeout: timedelta = field(
-        default=timedelta(seconds=10),
+        default=timedelta(seconds=5),
         metadata=option(
             options.read_visibility_timeout,
             "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "

@@ -64,7 +64,7 @@ def test_no_more_queues_than_it_handles_are_handled(trees, publish, history, mq_
 def test_what_holds_unless_it_is_set():
     options = Command().create_parser("manage.py", "runconsumer").parse_args([])
     assert (options.grace, options.max_messages, options.max_memory) == (30.0, 0, 0)
-    assert QueueConfig(name="x", namespace="mq").visibility_timeout == timedelta(seconds=10)
+    assert QueueConfig(name="x", namespace="mq").visibility_timeout == timedelta(seconds=5)
 
 
 def test_a_group_whose_handlers_name_it_as_a_queue_is_handled(mq_settings, monkeypatch):

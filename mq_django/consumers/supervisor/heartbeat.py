@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.machine import has_ended, here
-from mq_django.consumers.service import Answer, Service, held_for, interval, silence_limit
+from mq_django.consumers.service import Answer, Service, held_for, interval
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
@@ -130,7 +130,7 @@ class Heartbeat(Service):
         self.answered: float | None = None
         max_gap = self.interval * 1.5
         timeouts = self._timeouts.items()
-        self._silences = {number: Silence(silence_limit(timeout), max_gap) for number, timeout in timeouts}
+        self._silences = {number: Silence(timeout, max_gap) for number, timeout in timeouts}
         self._unknown = {number: Silence(timeout * UNKNOWN_PATIENCE, max_gap) for number, timeout in timeouts}
         #: The generation of each queue, and the name under which this supervisor is registered in it.
         self._known = dict.fromkeys(queues, ("", ""))
@@ -251,7 +251,7 @@ def _own_limit(announced: Mapping[str, Any]) -> float | None:
     Its timeout may differ from ours during a rolling deploy. It sends heartbeats and stops by its own.
     """
     ms = announced.get(VISIBILITY)
-    return silence_limit(ms / 1000) if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
+    return ms / 1000 if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
 
 
 def _is_gone(membership: Membership, supervisor: str) -> bool:

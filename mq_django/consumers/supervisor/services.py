@@ -140,7 +140,7 @@ class AnnouncedReleaser(Service):
 logger = get_logger(__name__)
 
 #: Deliveries are extended this many times per visibility timeout, first after the first such interval.
-PER_TIMEOUT = 3
+PER_TIMEOUT = 7
 
 
 class Runs(Protocol):

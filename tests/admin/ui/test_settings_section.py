@@ -34,7 +34,7 @@ def project(mq_settings):
 
 SHOWN = {
     "default": {
-        "VISIBILITY_TIMEOUT": "10 s",
+        "VISIBILITY_TIMEOUT": "5 s",
         "TIMEOUT": "none",
         "MAX_ATTEMPTS": "25",
         "MAX_SIZE": "256 KiB",

@@ -51,11 +51,11 @@ def idle_ms(client, store):
     return [row["time_since_delivered"] for row in rows]
 
 
-def test_what_has_run_for_a_third_of_the_timeout_is_extended(rig, store, redis_client):
+def test_what_has_run_for_a_seventh_of_the_timeout_is_extended(rig, store, redis_client):
     entries = [item.entry for item in rig.held]
     redis_client.xclaim(store.keys.ready, GROUP, "me", 0, entries, idle=100_000, justid=True)
     note(rig, 0.5)
-    assert rig.run_once() == pytest.approx(1 / 3)
+    assert rig.run_once() == pytest.approx(1 / 7)
     assert max(idle_ms(redis_client, store)) < 50_000
 
 
