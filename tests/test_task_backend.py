@@ -599,6 +599,7 @@ def test_what_is_refused_is_said_in_djangos_words(plain, subtests):
     for change, said in [
         (lambda: task.using(priority=-101), "priority must be a whole number between -100 and 100."),
         (lambda: plain_task(priority="high")(module_level), "priority must be a whole number between -100 and 100."),
+        (lambda: plain_task(priority="urgent")(module_level), "is not; mq_django.task and using() also take high"),
         (lambda: task.using(queue_name="queue-2"), "Queue 'queue-2' is not valid for backend."),
         (lambda: task.using(run_after=datetime(2100, 1, 1)), "run_after must be an aware datetime."),  # noqa: DTZ001
         (lambda: plain_task(any), "Task function must be defined at a module level."),

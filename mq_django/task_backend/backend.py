@@ -18,7 +18,7 @@ from mq_django.core.clock import Duration
 from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
-from mq_django.core.message_format import MAX_PRIORITY, Priority, numbered
+from mq_django.core.message_format import MAX_PRIORITY, PRIORITIES, Priority, numbered
 from mq_django.core.publish_checks import unknown_options
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
@@ -130,7 +130,8 @@ class TaskBackend(Base):
         if type(task.priority) is not int or abs(task.priority) > MAX_PRIORITY:
             # In Django's words, as far as its full stop.
             text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
-            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not")
+            names = f"mq_django.task and using() also take {', '.join(PRIORITIES)}"
+            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not; {names}")
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {repr_of(task.run_after)}")
         if yields(task.func):
