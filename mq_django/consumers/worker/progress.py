@@ -129,7 +129,7 @@ class ProgressReporter(Service):
 
 #: Seconds between two rounds of sending. Chunks of the meantime are one batch.
 BATCHED = 0.005
-#: Seconds until Redis is asked again after an error.
+#: Seconds until a queue is tried again after an error.
 AGAIN = 1.0
 #: The most calls of the last round for each queue.
 LAST_CALLS = 100
@@ -147,6 +147,8 @@ class StreamSender(Service):
         self._session = session
         self._stores = {number: open_store(book.config, session) for number, book in books.items()}
         self._next = 0.0
+        #: Of each queue that has failed, when it is tried again.
+        self._later: dict[int, float] = {}
         for book in books.values():
             book.wake = self.wake
 
@@ -160,9 +162,10 @@ class StreamSender(Service):
         self._stopping.wait(self._next - time.monotonic())
         # Cleared before anything is read: a chunk that is added from now on sets it again.
         self._woken.clear()
-        self._next = time.monotonic() + BATCHED
-        self.each(self._books, self._send, called=self._name)
-        return EVERY
+        now = time.monotonic()
+        self._next = now + BATCHED
+        self.each([n for n in self._books if self._later.get(n, now) <= now], self._send, called=self._name)
+        return min([EVERY, *(at - now for at in self._later.values() if at > now)])
 
     def close(self) -> None:
         """Send the last chunks of handlers that outlast the grace period."""
@@ -181,7 +184,7 @@ class StreamSender(Service):
         try:
             self._stores[number].append(self._consumer, runs)
         except StoreError:
-            self._next = time.monotonic() + AGAIN
+            self._later[number] = time.monotonic() + AGAIN
             raise
         if self._books[number].streaming():
             self.wake()

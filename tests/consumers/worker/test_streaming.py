@@ -13,7 +13,7 @@ from mq_django.core.ids import message_id_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
 from mq_django.core.running_handler import HandlerRun, running
-from mq_django.errors import ConnectionLost, InvalidChunk, NotInHandler, NotSupported, RedisOutOfMemory
+from mq_django.errors import ConnectionLost, InvalidChunk, NotInHandler, NotSupported, RedisOutOfMemory, WrongKeyType
 from mq_django.inspector.dead_letters import redrive_messages
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Pooled
@@ -261,18 +261,31 @@ def test_what_one_call_has_left_is_sent_by_the_next_round(book, sender):
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("away"), RedisOutOfMemory("full")], ids=["away", "full"])
-def test_after_an_error_it_waits_whatever_is_streamed_and_sends_all(book, sender, monkeypatch, error):
-    waits = []
-    monkeypatch.setattr(sender._stopping, "wait", waits.append)
+def test_after_an_error_it_waits_whatever_is_streamed_and_sends_all(book, sender, error):
     begin(book)
     sender._stores[0].error = error
     stream("a")
     sender._round()
     stream("b")
     sender._stores[0].error = None
+    assert 0.5 < sender.run_once() <= 1.0
+    assert sender._stores[0].calls == [["a"]]
+    sender._later[0] -= 1.0
     sender.run_once()
     assert sender._stores[0].calls == [["a"], ["a", "b"]]
-    assert 0.5 < waits[-1] <= 1.0
+
+
+def test_a_queue_that_fails_does_not_delay_the_others(book, sender):
+    other = ReportBook(get_config().queue("default"))
+    sender._books, sender._stores = {0: book, 1: other}, {0: Store(), 1: Store()}
+    sender._stores[0].error = WrongKeyType("a list")
+    begin(book)
+    stream("a")
+    begin(other)
+    for text in "bc":
+        stream(text)
+        sender._round()
+    assert [store.calls for store in sender._stores.values()] == [[["a"]], [["b"], ["c"]]]
 
 
 def test_close_sends_what_outlasts_the_grace_period(book, sender):
