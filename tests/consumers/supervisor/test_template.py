@@ -78,7 +78,8 @@ def test_a_killed_template_costs_nothing_and_is_made_anew(trees, publish, histor
 
 
 def test_until_there_is_another_template_consumers_are_new_interpreters(trees, publish, history):
-    tree = trees()
+    # The next one is not loaded while the test runs, however long that takes.
+    tree = trees(limits={"mq_django.consumers.supervisor.launcher:AGAIN": 3600.0})
     tree.wait_until_ready()
     (first,), (child,) = tree.templates(), forks(tree)
     kill(first)
