@@ -130,6 +130,7 @@ slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest tests/e2e -m slow -o addopts=
 	$(MAKE) mutations
 	$(BIN)/python -m tests.chaos.web
+	$(BIN)/python -m tests.soak --minutes $(SLOW_MINUTES)
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 
 # The texts of the admin into its catalogues: needs gettext.

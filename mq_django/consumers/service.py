@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from django.conf import settings
+from django.db import reset_queries
+
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.core.logs import get_logger
@@ -233,6 +236,9 @@ class Service:
             while not self.stopping:
                 self.progressed = time.monotonic()
                 pause = self._round()
+                if settings.DEBUG:
+                    # As at the start of a request. Django keeps 9,000 for each connection.
+                    reset_queries()
                 if pause > 0:
                     self._sleeping = True
                     self._woken.wait(pause)

@@ -3,6 +3,10 @@
 import logging
 import threading
 
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
 from mq_django.consumers.service import Service
 from mq_django.errors import ConnectionLost, WrongKeyType
 from tests.waiting import wait_until
@@ -181,3 +185,24 @@ def test_of_thousands_of_failures_some_are_logged(caplog, monkeypatch):
     for _ in range(2):
         service.each(range(100), fail, called=str)
     assert len(caplog.records) == 5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_queries_that_django_logs_with_debug_do_not_pile_up(settings):
+    settings.DEBUG = True
+    logged = []
+
+    class Queries(Scripted):
+        def run_once(self):
+            Group.objects.count()
+            logged.append(len(connection.queries_log))
+            return super().run_once()
+
+        def close(self):
+            connection.close()
+
+    service = Queries(0.0, 0.0, 0.0)
+    service.start()
+    wait_until(lambda: service.done == 4)
+    assert ended(service)
+    assert logged[0] == logged[-1] > 0

@@ -55,7 +55,9 @@ class Databases:
     that is done for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_consumers: bool) -> None:
+        #: Whether the thread is one of a consumer, and not one in which a test looks at its queries.
+        self._is_consumers = is_consumers
         #: The connections. Replaced as a whole, because the event loop reads it while another thread adds one.
         self.held = tuple(_Held.of(connection) for connection in connections.all(initialized_only=True))
         #: The time of the last refresh() on the monotonic clock.
@@ -66,7 +68,7 @@ class Databases:
     @classmethod
     def of_this_thread(cls) -> "Databases":
         """Return the connections of the calling thread, which from now on adds those that it opens."""
-        _thread.databases = cls()
+        _thread.databases = cls(is_consumers=True)
         return _thread.databases
 
     def note(self, connection: BaseDatabaseWrapper) -> None:
@@ -101,9 +103,12 @@ class Databases:
         )
 
     def refresh(self) -> None:
-        """Close connections that are unusable or too old."""
+        """Close connections that are unusable or too old, and forget the queries that Django logs with DEBUG."""
         self.checked = time.monotonic()
         for held in self.held:
+            if self._is_consumers:
+                # As at the start of a request. Django keeps 9,000 for each connection.
+                held.connection.queries_log.clear()
             # Within a transaction Django would consider the connection broken.
             if not held.depth and held.is_as_found():
                 try:
@@ -156,10 +161,11 @@ _thread = _Thread()
 
 @contextmanager
 def databases_within() -> Iterator[Databases]:
-    """Return the connections of the calling thread for the time of a block, and restore what the thread had before."""
+    """Return the connections of a test's thread for the time of a block, and restore what the thread had before."""
     before = _thread.databases
     try:
-        yield Databases.of_this_thread()
+        _thread.databases = Databases(is_consumers=False)
+        yield _thread.databases
     finally:
         _thread.databases = before
 

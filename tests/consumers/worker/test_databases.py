@@ -9,9 +9,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.core.cache import caches
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, connections, reset_queries, transaction
 from django.utils import timezone, translation
 
+from mq_django.consumers.worker import call_path
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests import working
@@ -296,3 +297,26 @@ def test_a_thread_gets_back_the_connections_that_it_noted_before():
     with databases_within() as inner:
         assert (noted(inner), before.held is inner.held) == ([connections["default"]], False)
     assert noted(before) == [connections["default"]]
+
+
+def test_the_queries_that_django_logs_with_debug_do_not_pile_up(rig, settings, monkeypatch):
+    settings.DEBUG = True
+    monkeypatch.setattr(call_path, "CONNECTION_CHECK", 0.0)
+    logged = []
+
+    def query(message):
+        Group.objects.count()
+        logged.append(len(connection.queries_log))
+
+    run(rig, *[query] * 3)
+    assert logged[0] == logged[-1] > 0
+
+
+def test_a_test_keeps_the_queries_that_its_handlers_have_made(settings):
+    settings.DEBUG = True
+    reset_queries()
+    with databases_within() as databases:
+        Group.objects.count()
+        databases.note(connection)
+        databases.refresh()
+    assert len(connection.queries) == 1
