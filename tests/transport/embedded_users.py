@@ -31,8 +31,9 @@ directory = Path(sys.argv[1])
 
 JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
 
-#: A user that joins, says so, and stays until its standard input ends.
-USER = JOIN + "sys.stdin.read()"
+#: A user that joins, says so, and stays until its standard input ends. It looks each second, because Python notices a
+#: signal that arrives just before a system call only after it.
+USER = JOIN + "import select\nwhile not select.select([0], [], [], 1.0)[0]: pass"
 
 
 def connect(url: str) -> redis.Redis:
