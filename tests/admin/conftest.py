@@ -64,6 +64,7 @@ LIMITS = (
     "mq_django.admin.find_page.STEP",
     "mq_django.admin.run_pages.SECONDS",
     "mq_django.admin.run_pages.RETRYING",
+    "mq_django.admin.ui.page.BUSY_AFTER",
 )
 
 

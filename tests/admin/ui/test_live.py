@@ -178,6 +178,8 @@ class Processor:
 @pytest.fixture
 def processor(monkeypatch):
     found = Processor()
+    # This time is the test's, so that pages need no patience.
+    monkeypatch.setattr(page, "BUSY_AFTER", 0.5)
     monkeypatch.setattr(page, "time", found)
     monkeypatch.setattr(sessions, "time", found)
     return found
