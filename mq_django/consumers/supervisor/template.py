@@ -32,6 +32,7 @@ from django.db import connections
 from mq_django.consumers.shared_state import new_file
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
+from mq_django.core.texts import class_name
 
 #: The names of these processes for the system. Their command line is that of their supervisor.
 TEMPLATE, CONSUMER = "mq-template", "mq-consumer"
@@ -240,6 +241,8 @@ def refusal() -> str:
         return f"the project has started threads as it was loaded: {', '.join(threads)}"
     if peers := list(_peers()):
         return f"the project has opened connections as it was loaded: {', '.join(peers)}"
+    if shared := list(_shared()):
+        return f"the project has made as it was loaded, and forks would share: {', '.join(shared)}"
     return ""
 
 
@@ -272,6 +275,18 @@ def _peers() -> Iterator[str]:
                 with socket.socket(fileno=os.dup(number)) as found:
                     if found.type != socket.SOCK_DGRAM and (peer := found.getpeername()):
                         yield str(peer)
+
+
+def _shared() -> Iterator[str]:
+    """Yield what a process and its forks would share: one of them would wait for what another has taken."""
+    for path in _DESCRIPTORS.iterdir():
+        with suppress(OSError):
+            if "eventpoll" in str(path.readlink()) and not os.get_inheritable(int(path.name)):
+                yield "an event loop"
+    if (used := sys.modules.get("multiprocessing.synchronize")) is not None:
+        for each in gc.get_objects():
+            if issubclass(type(each), used.SemLock):
+                yield f"a multiprocessing.{class_name(type(each))}"
 
 
 # The template's side.
@@ -307,8 +322,9 @@ def _fork_twice() -> int:
         os.close(write)
         write = -1
         answer = os.read(read, _ANSWER.size)
-        # From now on it is a child of the supervisor.
-        os.waitpid(between, 0)
+        # From now on it is a child of the supervisor. A project that ignores SIGCHLD has nothing to wait for.
+        with suppress(ChildProcessError):
+            os.waitpid(between, 0)
     except OSError as error:
         return -(error.errno or 1)
     finally:

@@ -197,9 +197,9 @@ def run(spec: LaunchSpec) -> int:
     """Run a consumer process with these options, and return its exit code."""
     Outage.grace = LOG_AGAIN
     code = ChildProcess(spec).run()
+    slots.end_children()
     if code:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
         os._exit(code)
-    slots.end_children()
     return code

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -76,14 +77,22 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_children(patience: float = 1.0) -> None:
-    """End the processes of multiprocessing that handlers have left: Python would wait for them at its exit.
+    """End the processes of multiprocessing that handlers have left, or use until this one exits.
+
+    Python would wait for them at its exit, or leave them behind if a handler still runs.
 
     Args:
         patience: seconds in which each may clean up after a SIGTERM.
     """
-    # Loaded by the first handler that has used it.
-    used = sys.modules.get("multiprocessing.process")
-    for child in used.active_children() if used is not None else ():
+    # Loaded by the first process that a handler has started.
+    if (used := sys.modules.get("multiprocessing.util")) is None:
+        return
+    # A pool ends its processes, and starts no others in their place. In a thread: it may wait for what never comes.
+    end_pools = used._run_finalizers  # noqa: SLF001 - as multiprocessing does
+    ending = threading.Thread(target=end_pools, args=(0,), daemon=True)
+    ending.start()
+    ending.join(patience)
+    for child in sys.modules["multiprocessing.process"].active_children():
         logger.warning("Process %d, which a handler has started and left, is ended", child.pid)
         child.terminate()
         child.join(patience)

@@ -136,6 +136,10 @@ LEAVES = {
         server = socket.create_server(("127.0.0.1", 0))
         kept = socket.create_connection(server.getsockname())
     """,
+    "the project has made as it was loaded, and forks would share: an event loop, a multiprocessing.Lock": """
+        import asyncio, multiprocessing
+        kept = asyncio.new_event_loop(), multiprocessing.Lock()
+    """,
 }
 
 
@@ -156,15 +160,18 @@ def test_a_project_that_cannot_be_forked_is_loaded_by_each_consumer(site, trees,
     assert tree.stop() == 0
 
 
-def test_known_connections_that_a_project_has_used_as_it_was_loaded_are_closed(site, trees, publish, history):
+def test_what_a_project_does_as_it_is_loaded_that_forks_can_bear(site, trees, publish, history):
+    """Known connections are closed, and nobody needs SIGCHLD."""
     site.add(
         "fresh/handlers.py",
         """
+        import signal
         from django.db import connection
         from mq_django.transport.connections import get_client
 
         connection.ensure_connection()
         get_client("inspect").ping()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         """,
     )
     tree = trees("--settings", "site_settings", "--processes", "2")

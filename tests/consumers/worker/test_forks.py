@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import slots
+from mq_django.consumers.worker import main, slots
 from mq_django.consumers.worker.main import ChildProcess
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -161,6 +162,29 @@ def test_processes_that_handlers_have_left_are_ended(subtests):
             slots.end_children(patience=0.1)
             child.join(10)
             assert not child.is_alive()
+
+
+def test_a_pool_that_a_handler_still_uses_is_ended():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pool = get_context("fork").Pool(2)
+        pool.map_async(time.sleep, [60])
+        slots.end_children(patience=10.0)
+    assert not pool._worker_handler.is_alive()
+    assert active_children() == []
+    # It has been, but has to be told so.
+    pool.terminate()
+
+
+def test_processes_are_ended_before_a_consumer_exits_whose_handlers_still_run(monkeypatch):
+    done = []
+    monkeypatch.setattr(main.Outage, "grace", main.Outage.grace)
+    monkeypatch.setattr(main, "ChildProcess", lambda _: SimpleNamespace(run=lambda: 3))
+    monkeypatch.setattr(main.slots, "end_children", lambda: done.append("children"))
+    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(main.os, "_exit", done.append)
+    main.run(None)
+    assert done == ["children", 3]
 
 
 def pause(ignored):
