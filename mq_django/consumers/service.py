@@ -336,8 +336,8 @@ class Liveness:
 def interval(visibility_seconds: float) -> float:
     """Return the seconds between heartbeats.
 
-    With one seventh of the visibility timeout, who stands still for four fifths of it is late by less than all of it;
-    and who dies right after a heartbeat, which is seen an interval later, is dead for all within a fifth more.
+    One seventh of the visibility timeout: a process that freezes for four fifths of the timeout just before a heartbeat
+    still sends it in time. The others see a heartbeat up to an interval late, and so a death.
     """
     return min(3.0, visibility_seconds / 7)
 
