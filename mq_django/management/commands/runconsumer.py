@@ -88,7 +88,10 @@ class Command(BaseCommand):
             "--grace", type=duration, default=30.0, help="Seconds for running handlers to finish at shutdown."
         )
         parser.add_argument(
-            "--max-messages", type=whole, default=0, help="Gracefully replace a process after this many messages."
+            "--max-messages",
+            type=whole,
+            default=0,
+            help="Gracefully replace a process after this many messages. They are counted once a second.",
         )
         parser.add_argument(
             "--max-memory",

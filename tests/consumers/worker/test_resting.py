@@ -42,12 +42,13 @@ class Rest:
         return Fetcher(rig.reader, rig.session, demand=demand, may_fetch=may_fetch, share=1, resting=self.service)
 
     def begin(self):
-        """Let both queues rest: a take and a read in vain, and a round that covers them."""
+        """Let both queues rest: a take and a read in vain, and a round that covers them. Then no check is due."""
         for fetcher in self.fetchers:
             for _ in range(3):
                 fetcher.run_once()
         self.service.run_once()
         assert self.covered() == list(NAMES)
+        self.service._check_at = math.inf
 
     def covered(self):
         return [name for name, fetcher in zip(NAMES, self.fetchers, strict=True) if self.service.covers(fetcher)]
@@ -89,9 +90,8 @@ def test_a_message_of_a_queue_at_rest_is_passed_on_at_once_and_its_fetcher_reads
 
 def test_a_read_wakes_for_a_message_that_comes_later(rest, monkeypatch):
     rest.begin()
-    # Longer than it takes to see the read, and no check in the place of it.
+    # Longer than it takes to see the read.
     monkeypatch.setattr(fetchers, "BLOCK_MS", 5000)
-    rest.service._check_at = math.inf
     thread = threading.Thread(target=rest.service.run_once)
     thread.start()
     wait_until(lambda: any(each["cmd"] == "xreadgroup" for each in get_client("chores").client_list()))
