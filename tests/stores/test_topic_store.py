@@ -268,8 +268,8 @@ def test_a_seek_reaches_a_consumer_that_waits(log):
     timer = threading.Timer(0.2, lambda: other.seek("billing", "beginning"))
     timer.start()
     began = time.monotonic()
-    again = wait_until(lambda: store.fetch(ME, count=10, block_ms=7000))
-    assert time.monotonic() - began < 6
+    again = wait_until(lambda: store.fetch(ME, count=10, block_ms=60_000))
+    assert time.monotonic() - began < 50
     assert numbers(again) == [1]
     # Its receipt is of the new generation: it can be settled.
     assert settle(store, *again) == []
