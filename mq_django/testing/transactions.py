@@ -1,6 +1,6 @@
 """The messages of a test that wait for a commit or in an outbox, and publishing them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,8 +57,12 @@ def pending() -> list[Published]:
 
 def uncommitted_rows(alias: str) -> list[str]:
     """Return the ids of the messages whose rows in the outbox of a database wait for a commit."""
-    hooks = [hook for hook in _all_hooks() if isinstance(hook, RowsCommitted)]
-    return [message_id for hook in hooks if hook.alias == alias and not hook.called for message_id in hook.outbox_ids]
+    return _row_ids(alias, (*_class_hooks(), *_all_hooks()))
+
+
+def _row_ids(alias: str, hooks: Iterable[object]) -> list[str]:
+    rows = (hook for hook in hooks if isinstance(hook, RowsCommitted) and hook.alias == alias and not hook.called)
+    return [message_id for hook in rows for message_id in hook.outbox_ids]
 
 
 def pending_runs() -> list[Run]:
@@ -67,8 +71,18 @@ def pending_runs() -> list[Run]:
 
 
 def _all_hooks() -> Iterator[Callable[[], object]]:
-    for connection in {id(found): found for found in (*_Test.connections, *_own_connections())}.values():
-        yield from _hooks(connection)
+    for connection in _connections():
+        yield from (hook for _, hook, _ in connection.run_on_commit[_first(connection) :])
+
+
+def _class_hooks() -> Iterator[Callable[[], object]]:
+    """Yield the hooks of setUpTestData(), which no test runs."""
+    for connection in _connections():
+        yield from (hook for _, hook, _ in connection.run_on_commit[: _first(connection)])
+
+
+def _connections() -> list[Any]:
+    return list({id(found): found for found in (*_Test.connections, *_own_connections())}.values())
 
 
 def _own_connections() -> list[Any]:
@@ -96,12 +110,18 @@ def commit(using: str | None = None) -> int:
     in_transaction = [connection for connection in found if connection.in_atomic_block]
     if not in_transaction:
         raise TestKitError(OUTSIDE.format(where="" if using is None else f" on database {repr_of(using)}"))
-    return sum(_run(connection, 0) for connection in in_transaction)
+    return sum(_run(connection, _first(connection)) for connection in in_transaction)
 
 
-def _hooks(connection: Any) -> Iterator[Callable[[], object]]:
-    for _savepoints, hook, _robust in connection.run_on_commit:
-        yield hook
+def _first(connection: Any) -> int:
+    """Return the position of the first hook of this test. The hooks of setUpTestData() are before it, and stay.
+
+    They wait in the transaction around all tests of the class. Otherwise the first test would run them for all.
+    """
+    is_of_class = [getattr(block, "_from_testcase", False) for block in connection.atomic_blocks[:2]] == [True, True]
+    if not is_of_class:
+        return 0
+    return sum(connection.savepoint_ids[0] not in savepoints for savepoints, *_ in connection.run_on_commit)
 
 
 def _run(connection: Any, first: int) -> int:
@@ -244,7 +264,8 @@ def waiting() -> list[Published]:
     """Return the messages in the outboxes of this test that are not published, in order, also those set aside."""
     found = []
     for alias in sorted(test_mode.outboxes):
-        for row in OutboxMessage.objects.using(alias).exclude(batch__lt=0).order_by("id"):
+        rows = OutboxMessage.objects.using(alias).exclude(message_id__in=_row_ids(alias, _class_hooks()))
+        for row in rows.exclude(batch__lt=0).order_by("id"):
             publication = _publication(row)
             if publication is not None:
                 found.append(published_of(publication))

@@ -17,6 +17,7 @@ class InATransaction(MQTestMixin, TestCase):
     @classmethod
     def setUpTestData(cls):
         cls.order = Order.objects.create(email="ann@shop.example")
+        emails.publish("welcome", ANN)  # for no test: otherwise it would be for the first one
 
     def test_a_view(self):
         self.client.post("/checkout/", ANN)
@@ -24,6 +25,12 @@ class InATransaction(MQTestMixin, TestCase):
         self.mq.commit()
         self.mq.run()
         self.assertTrue(Order.objects.exclude(pk=self.order.pk).get().confirmed)
+
+    def test_an_outbox_has_no_rows_of_the_class(self):
+        emails.publish("welcome", ANN, outbox=True)
+        self.assertEqual(len(self.mq.outbox), 1)
+        self.mq.commit()
+        self.assertEqual((len(self.mq.run()), self.mq.outbox), (1, []))
 
     def test_a_view_with_djangos_own_way(self):
         with self.captureOnCommitCallbacks(execute=True):
