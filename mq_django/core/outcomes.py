@@ -5,7 +5,7 @@ from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
-from mq_django.core.texts import class_name, repr_of, summary_of, text_of, traceback_of
+from mq_django.core.texts import MAX_TRACEBACK, class_name, repr_of, summary_of, text_of, traceback_of
 from mq_django.errors import ConfigurationError, InvalidOutcomes
 
 
@@ -159,7 +159,7 @@ def outcome_of(returned: object, *, keeps_result: bool = False) -> Outcome:
 
 def with_texts(outcome: Retry | Bury) -> Retry | Bury:
     """Return an outcome with texts: a handler may return Bury(error), or raise Retry() inside `except`."""
-    error, trace = text_of(outcome.error), text_of(outcome.traceback)
+    error, trace = text_of(outcome.error), text_of(outcome.traceback, slice(-MAX_TRACEBACK, None))
     if not error:
         # The one that a traceback shows: the cause, else the context.
         handled = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)

@@ -90,12 +90,12 @@ def path_of(kind: type) -> str:
     return name if module_name == "builtins" else f"{module_name}.{name}"
 
 
-def text_of(value: object) -> str:
-    """Return the text of an exception or another value; that of its class if it has none."""
+def text_of(value: object, part: slice = slice(MAX_TEXT)) -> str:
+    """Return a part of the text of an exception or another value; that of its class if it has none."""
     if value is None:
         return ""
     try:
-        return str(value)[:MAX_TEXT]
+        return str(value)[part]
     except BaseException:  # noqa: BLE001 - its __str__ may even exit
         return f"{path_of(type(value))} without a text"
 

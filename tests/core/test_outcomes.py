@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django import Retry
+from mq_django import Bury, Retry
+from mq_django.core.outcomes import outcome_of
 from mq_django.errors import ConfigurationError
 
 
@@ -26,3 +27,10 @@ def test_a_retry_refuses_what_is_no_delay_where_it_is_made(wrong, said, subtests
     for delay in wrong:
         with subtests.test(delay=delay), pytest.raises(ConfigurationError, match=rf"Retry\.delay must be {said}, not "):
             Retry(delay=delay)
+
+
+@pytest.mark.parametrize("kind", [Retry, Bury])
+def test_of_a_long_traceback_the_end_is_kept(kind):
+    """It has the exception."""
+    given = kind(error="no", traceback="  File ...\n" * 20_000 + "ValueError: no")
+    assert outcome_of(given).traceback.endswith("ValueError: no")
