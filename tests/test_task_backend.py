@@ -801,13 +801,15 @@ def test_an_exception_that_redis_names_is_looked_up_and_never_imported(redis_cli
 
 
 def test_a_value_that_cannot_be_kept_fails_without_running_again(subtests):
-    for kind, error in [("set", TypeError), ("nan", InvalidMessage), ("long", MessageTooLarge)]:
+    kinds = [("set", TypeError), ("nan", InvalidMessage), ("deep", InvalidMessage), ("long", MessageTooLarge)]
+    for kind, error in kinds:
         with subtests.test(kind=kind):
             enqueued = tasks.give_back.enqueue(kind)
             work("default")
             result = tasks.give_back.get_result(enqueued.id)
             assert (result.status, result.attempts) == (FAILED, 1)
             assert result.errors[0].exception_class is error
+            assert ": The task " in result.errors[0].traceback  # has run, and returned what cannot be kept
 
 
 def test_a_value_is_kept_as_json_has_it():

@@ -24,7 +24,7 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry, StepEnd, refuse_unfinished
 from mq_django.core.running_handler import RunningStep, running_step
 from mq_django.core.texts import summary_of, traceback_of
-from mq_django.errors import DecodeError, MessageTooLarge, MissingValue
+from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge, MissingValue
 from mq_django.producers.workflow_steps import open_home
 from mq_django.registry import Handler
 from mq_django.stores.results import CANCELLED, EXPIRED, error_path
@@ -166,12 +166,25 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
     if value is None or not config.keeps_results:
         return ACK
     try:
-        text = dumps(normalize_json(value))
+        text = _json_of(value)
         if len(text) > config.max_size:
             raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
     except (TypeError, ValueError) as error:
         return Bury(summary_of(error), traceback_of(error))
     return Ack(text)
+
+
+def _json_of(value: Any) -> bytes:
+    """Return a return value as JSON.
+
+    Raises:
+        TypeError, InvalidMessage: it is not JSON. The texts say so, because the task itself has succeeded.
+    """
+    try:
+        return dumps(normalize_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else InvalidMessage
+        raise kind(f"The task has run, but its return value is not JSON: {error.__cause__ or error}") from error
 
 
 def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
@@ -338,7 +351,7 @@ def step_outcome_of(message: Message, returned: Any) -> Outcome:
     running = running_step.get()
     assert running is not None
     try:
-        value = dumps(normalize_json(returned.result if isinstance(returned, Ack) else returned))
+        value = _json_of(returned.result if isinstance(returned, Ack) else returned)
     except (TypeError, ValueError) as error:
         return Bury(summary_of(error), traceback_of(error))
     if len(value) > MAX_VALUE:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import reduce
 
 from mq_django import Bury, Retry, RetryPolicy, task
 
@@ -66,6 +67,7 @@ def give_back(kind):
         "nan": lambda: float("nan"),
         "tuple": lambda: (1, (2, 3)),
         "long": lambda: "x" * 300_000,
+        "deep": lambda: reduce(lambda inner, _: [inner], range(5000), []),
         "retry": lambda: Retry(error="not yet"),
         "bury": lambda: Bury("no use"),
     }
