@@ -55,10 +55,15 @@ class Template:
         return filled
 
     def value(self, arguments: Arguments) -> Any:
-        """Return the value of a template that is a single placeholder, as text if JSON has no such type."""
+        """Return the value of a template that is a single placeholder, as text if JSON has no such type; a set as list.
+
+        Such as the `pk_set` of m2m_changed.
+        """
         if len(self._parts) != 1 or self._parts[0][0] or self._parts[0][1] is None:
             return self.fill(arguments)
         value = self._resolve(self._parts[0][1], arguments)
+        if isinstance(value, set | frozenset):
+            return list(value)
         return value if value is None or isinstance(value, _JSON) else str(value)
 
     def _resolve(self, path: list[str], arguments: Arguments) -> Any:

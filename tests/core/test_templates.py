@@ -55,7 +55,8 @@ def test_a_place_without_a_value_is_an_error(subtests):
 
 
 def test_a_template_of_one_place_gives_the_value_itself():
-    arguments = {"instance": Cart(pk=UUID(int=5), owner=None, lines=[1]), "created": False}
+    arguments = {"instance": Cart(pk=UUID(int=5), owner=None, lines=[1]), "created": False, "pk_set": {1, 2}}
+    assert Template("{pk_set}").value(arguments) == [1, 2]
     assert Template("{created}").value(arguments) is False
     assert Template("{instance.owner}").value(arguments) is None
     assert Template("{instance.lines}").value(arguments) == [1]
