@@ -47,7 +47,7 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 #: What int() and float() are called with where Redis is read: clocks, what Redis itself counts or has checked to be a
 #: number, and text whose length was looked at before.
 CHECKED_NUMBERS = re.compile(
-    r"clock\.now|now|reply_or_raise|self\._run|deleted$|not |score$|start \+"
+    r"clock\.now|now|reply_or_raise|(self\._)?transport\.(ask|run)\(|deleted$|not |score$|start \+"
     r"|(cursor|part|found\[\d\]|flat\[at \+ 2\])$"
 )
 #: What `tonumber()` gets in scripts: arguments, parts of ids and of texts that were looked at, and scores.

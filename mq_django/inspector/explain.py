@@ -126,7 +126,7 @@ def _of_hold(view: MessageView, queue: QueueView) -> Cause | None:
     """Return what holds a parked message; None if it is in the line of its key."""
     config = get_config().queue(queue.name)
     command: Command = ("ZSCORE", config.keys.parked, name_of(view.ref))
-    found = score(reply_or_raise(open_transport("inspect", config.connection).pipeline([command])[0]))
+    found = score(open_transport("inspect", config.connection).ask(command))
     if found is None or found >= 0:
         return None
     for hold in queue.holds:

@@ -183,8 +183,7 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
     """
     config = _config(queue)
     command = read_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
-    (reply,) = open_transport("inspect", config.connection).pipeline([command])
-    now_ms, parked, tokens, listed, *rows = reply_or_raise(reply)
+    now_ms, parked, tokens, listed, *rows = open_transport("inspect", config.connection).ask(command)
     split = 2 * listed
     waiting = [(member, _of_entry(queue, member, flat)) for member, flat in _rows(rows[:split], 2)]
     found = [_Token(*row) for row in _rows(rows[split:], 5)]

@@ -309,7 +309,7 @@ class _Part:
 
     def rows(self, after: str) -> Iterator[Row]:
         """Yield the next entries after one, or from the beginning."""
-        return self._decoded(reply_or_raise(self._transport.pipeline([self.command(after)])[0]))
+        return self._decoded(self._transport.ask(self.command(after)))
 
     def from_first(self, reply: Any) -> Iterator[Row]:
         """Yield the entries in a first reply, and all that follow."""

@@ -18,9 +18,8 @@ from mq_django.registry import groups
 from mq_django.stores import stars
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import MAX_NAMES, group_names, shares
-from mq_django.transport import scripts
 from mq_django.transport.connections import node_of, open_transport, open_transports
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: Counters that a page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
@@ -124,8 +123,7 @@ def require_queue(name: str) -> None:
     (found,) = group_names([get_config().topic(topic)], [transport])
     if not isinstance(found, StoreError) and group in found:
         return
-    (count,) = transport.pipeline([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
-    if not reply_or_raise(count):
+    if not transport.ask(("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))):
         raise UnknownQueue(f"Topic {repr_of(topic)} has no group {repr_of(group)}, in code or in Redis")
 
 
@@ -157,9 +155,8 @@ def redis_now_ms() -> int:
     if config is not None:
         # Times that nobody can compare with this clock are shown by another one rather than not at all.
         with suppress(StoreError):
-            command = scripts.command("clock_read", keys=[config.each_part[0].keys.ready], args=[])
-            (found,) = open_transport("inspect", config.connection).pipeline([command])
-            return int(reply_or_raise(found)) // 1000
+            transport = open_transport("inspect", config.connection)
+            return int(transport.run("clock_read", [config.each_part[0].keys.ready])) // 1000
     return clock.now_ms()
 
 

@@ -107,8 +107,7 @@ class RsmqReader(stream_reader.StreamReader):
 
     def before(self, ref: str) -> int:
         """See StreamReader.before()."""
-        (rank,) = self._transport.pipeline([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
-        return int(reply_or_raise(rank) or 0)
+        return int(self._transport.ask(("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))) or 0)
 
     def find_command(self, named: str | bytes) -> Command:
         """See StreamReader.find_command()."""

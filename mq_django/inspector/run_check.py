@@ -14,7 +14,6 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector.workflow_runs import RECORDS, ListedRun, RunReader, open_run_reader, open_run_readers
 from mq_django.stores.workflow_home import StepState
-from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Transport, reply_or_raise
@@ -240,8 +239,7 @@ class _Search:
             if time.monotonic() > self._deadline:
                 self.is_late = True
                 break
-            command = scripts.command("topic_page", keys=[stream], args=[after, "+", "xrange", READ, MAX_BYTES])
-            flat = reply_or_raise(self._transport.pipeline([command])[0])
+            flat = self._transport.run("topic_page", [stream], [after, "+", "xrange", READ, MAX_BYTES])
             for fields in flat[1::2]:
                 left -= {value for name, value in zip(fields[::2], fields[1::2], strict=True) if name == b"id"}
             if not flat:

@@ -87,8 +87,7 @@ class _ReadyStream(NamedTuple):
             # For a search the script only finds the first ones.
             count = min(limit, FIRST) if self.where.data else limit
             args: list[Argument] = [group, after, count, most_bytes(self.where, max_bytes)]
-            command = scripts.command("entries_ready", keys=[self.key], args=args)
-            more, *flat = reply_or_raise(self.transport.pipeline([command])[0])
+            more, *flat = self.transport.run("entries_ready", [self.key], args)
             for entry, fields in zip(flat[::2], flat[1::2], strict=True):
                 after, limit = entry.decode(), limit - 1
                 yield self._row(entry, fields)
@@ -102,7 +101,7 @@ class _ReadyStream(NamedTuple):
         while limit > 0 and after != LAST_ENTRY:
             count = min(count, limit)
             command: Command = ("XRANGE", self.key, b"(" + after, "+", "COUNT", count)
-            found = reply_or_raise(self.transport.pipeline([command])[0])
+            found = self.transport.ask(command)
             texts = [text for entry, fields in found for text in (entry, *fields)]
             if found and not may_match(texts, self.where.data):
                 yield f"{self.source}.{found[-1][0].decode()}", len(found)
@@ -201,7 +200,7 @@ class StreamReader:
         return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
     def _page(self, command: Command) -> list[tuple[bytes, bytes, Body]]:
-        self.now_ms, _cursor, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        self.now_ms, _cursor, *flat = self._transport.ask(command)
         bodies = [None if body == -1 else body for body in flat[2::3]]
         return list(zip(flat[::3], flat[1::3], bodies, strict=True))
 
@@ -244,8 +243,7 @@ class StreamReader:
         size, why = body if isinstance(body, int) else len(body or b""), ""
         if isinstance(body, int) and where.data:
             # Alone, so that no reply has many of them.
-            (reply,) = self._transport.pipeline([("HGET", self._keys.waiting, member)])
-            body = reply_or_raise(reply)
+            body = self._transport.ask(("HGET", self._keys.waiting, member))
         if isinstance(body, bytes) and where.data and not may_match([handle, member, body], where.data):
             return None
         if body is None:
@@ -297,8 +295,7 @@ class StreamReader:
             return
         first = f"({after}" if after else "-"
         args: list[Argument] = [self._keys.group, first, limit, most_bytes(where, max_bytes)]
-        command = scripts.command("entries_pending", keys=[_stream(self._keys, source)], args=args)
-        flat = reply_or_raise(self._transport.pipeline([command])[0])
+        flat = self._transport.run("entries_pending", [_stream(self._keys, source)], args)
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             ref = f"{source}.{entry.decode()}"
             yield ref, view_of_entry(self.queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
@@ -367,8 +364,7 @@ class StreamReader:
 
     def _before(self, key_names: Sequence[str], source: str, entry: str) -> int:
         args: list[Argument] = [self._keys.group, source, name_of(entry), MAX_BEFORE]
-        command = scripts.command("entries_before", keys=key_names, args=args)
-        return int(reply_or_raise(self._transport.pipeline([command])[0]))
+        return int(self._transport.run("entries_before", key_names, args))
 
     def length_commands(self) -> list[Command]:
         """Return the commands that count the entries that only a scan can find a message in."""

@@ -67,7 +67,7 @@ class RunReader:
         last, at = "+inf" if before is None else str(before.ms), 0
         while len(found) < limit:
             command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "WITHSCORES", "LIMIT", at, limit)
-            page = _with_scores(reply_or_raise(self._transport.pipeline([command])[0]))
+            page = _with_scores(self._transport.ask(command))
             if not page:
                 break
             at += len(page)
@@ -77,13 +77,12 @@ class RunReader:
 
     def count_alive(self) -> int:
         """Return how many runs have not ended."""
-        (count,) = self._transport.pipeline([("ZCARD", self.keys.alive)])
-        return int(reply_or_raise(count))
+        return int(self._transport.ask(("ZCARD", self.keys.alive)))
 
     def alive(self, *, skipped: int, limit: int) -> list[str]:
         """Return up to `limit` runs that have not ended, as it is listed, the first `skipped` left out."""
-        (reply,) = self._transport.pipeline([("ZRANGE", self.keys.alive, skipped, skipped + limit - 1)])
-        return [run_id.decode(errors="replace") for run_id in reply_or_raise(reply)]
+        reply = self._transport.ask(("ZRANGE", self.keys.alive, skipped, skipped + limit - 1))
+        return [run_id.decode(errors="replace") for run_id in reply]
 
     def fields(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
         """Return the fields of runs; none for one that does not exist."""
@@ -97,8 +96,7 @@ class RunReader:
 
     def failure(self, run_id: str) -> bytes:
         """Return the step that failed last, and the reason; empty if none has."""
-        (reply,) = self._transport.pipeline([("HGET", self.keys.run(run_id), FAILURE)])
-        return reply_or_raise(reply) or b""
+        return self._transport.ask(("HGET", self.keys.run(run_id), FAILURE)) or b""
 
     def records(self, run_id: str, numbers: Sequence[int]) -> list[StepState]:
         """Return the states of steps with these numbers, as far as they exist, joins as well."""
@@ -123,8 +121,8 @@ class RunReader:
         small = [number for number, size in zip(numbers, sizes, strict=True) if 0 < reply_or_raise(size) <= most]
         if not small:
             return {}
-        (found,) = self._transport.pipeline([("HMGET", key, *small)])
-        return {number: body for number, body in zip(small, reply_or_raise(found), strict=True) if body is not None}
+        found = self._transport.ask(("HMGET", key, *small))
+        return {number: body for number, body in zip(small, found, strict=True) if body is not None}
 
     def followers(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
         """Return ranges of the steps that wait for each of these steps."""
@@ -138,14 +136,13 @@ class RunReader:
         """Return the fields of a hash with these numbers, as far as there are any."""
         if not numbers:
             return {}
-        (found,) = self._transport.pipeline([("HMGET", key, *[f"{prefix}{number}" for number in numbers])])
-        texts = zip(numbers, reply_or_raise(found), strict=True)
+        found = self._transport.ask(("HMGET", key, *[f"{prefix}{number}" for number in numbers]))
+        texts = zip(numbers, found, strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 
     def has_work(self, run_id: str) -> bool:
         """Return whether changes of a run are still to be made."""
-        (reply,) = self._transport.pipeline([("EXISTS", self.keys.work(run_id))])
-        return bool(reply_or_raise(reply))
+        return bool(self._transport.ask(("EXISTS", self.keys.work(run_id))))
 
     def stuck_command(self) -> Command:
         """Return the command that reads which runs did not go on when supervisors looked last: see stuck_in()."""
@@ -154,11 +151,8 @@ class RunReader:
     def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""
         first = f"({after}" if after else "-"
-        (found,) = self._transport.pipeline([("XRANGE", self.keys.starts, first, "+", "COUNT", limit)])
-        return [
-            (entry.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
-            for entry, flat in reply_or_raise(found) or ()
-        ]
+        found = self._transport.ask(("XRANGE", self.keys.starts, first, "+", "COUNT", limit))
+        return [(entry.decode(), dict(zip(flat[::2], flat[1::2], strict=True))) for entry, flat in found or ()]
 
 
 def open_run_reader(run_id: str) -> RunReader:

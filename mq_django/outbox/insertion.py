@@ -20,7 +20,6 @@ from mq_django.models import OutboxMessage
 from mq_django.outbox.rows import COLUMNS, sizes_fit, values_of
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transport
-from mq_django.transport.sessions import reply_or_raise
 
 # Notify relays of new rows, from a thread in the background: no request waits for it.
 #
@@ -71,7 +70,7 @@ class Notifier:
     @staticmethod
     def _send(connection: str, channel: str) -> bool:
         try:
-            reply_or_raise(open_transport("produce", connection).pipeline([("PUBLISH", channel, "rows")])[0])
+            open_transport("produce", connection).ask(("PUBLISH", channel, "rows"))
         except MQError as error:
             logger.info("Relays are not notified of rows of the outbox, and find them later: %s", error)
             return False

@@ -299,7 +299,7 @@ def record(actor: Actor, queues: Sequence[str], about: Mapping[str, Any]) -> Non
     fields |= {name: dumps(value) for name, value in values.items() if value}
     flat = [part for pair in fields.items() if pair[1] != "" for part in pair]
     command: Command = ("XADD", activity_key(get_config().namespace), "MAXLEN", "~", MAX_KEPT, "*", *flat)
-    reply_or_raise(open_transport("inspect", "").pipeline([command])[0])
+    open_transport("inspect", "").ask(command)
 
 
 def _fitting(names: list[str]) -> tuple[list[str], int]:

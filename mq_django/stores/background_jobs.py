@@ -27,7 +27,6 @@ from mq_django.stores.message_scans import (
     scan_state,
 )
 from mq_django.stores.moving import Mover
-from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
@@ -127,8 +126,7 @@ class BackgroundJobs:
 
     def read(self) -> dict[ActionableState, BackgroundJob]:
         """Return for each state its running job, or its last one. Ended jobs are kept for a week after the last end."""
-        (reply,) = self._transport.pipeline([("HGETALL", self._config.keys.jobs)])
-        return jobs_of(reply_or_raise(reply))
+        return jobs_of(self._transport.ask(("HGETALL", self._config.keys.jobs)))
 
     def running(self) -> list[ActionableState]:
         """Return the places on which a job is running, also one that cannot be read."""
@@ -268,15 +266,14 @@ class BackgroundJobs:
         mover.remove(held, words, step=dead_letters.JobStep(worker, after, 0, LEASE_MS, state))
         if not is_full and len(words) == len(held):
             # Those that the target has refused since it was asked stay dead letters.
-            reply_or_raise(self._transport.pipeline([("HDEL", self._config.keys.jobs, f"{state}:{_HELD}")])[0])
+            self._transport.ask(("HDEL", self._config.keys.jobs, f"{state}:{_HELD}"))
         return FULL if is_full else _pause(job, len(words))
 
     def _end(self, state: ActionableState, ending: State, worker: str) -> bool:
         return self._run("jobs_end", [state, ending, worker]) == b"ENDED"
 
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
-        command = scripts.command(script, keys=[self._config.keys.jobs], args=args)
-        reply: list[bytes] | bytes = reply_or_raise(self._transport.pipeline([command])[0])
+        reply: list[bytes] | bytes = self._transport.run(script, [self._config.keys.jobs], args)
         return reply
 
 

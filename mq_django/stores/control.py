@@ -91,8 +91,7 @@ class OrderSwitch:
         key_names = [keys.control, keys.consumers, keys.ready, keys.front, keys.permit_wakeups, keys.permits]
         hold = ordered and self._config.on_dead_letter == "hold"
         args = [keys.group, "1" if ordered else "0", "1" if hold else "0"]
-        reply = reply_or_raise(self._transport.pipeline([scripts.command("lines_begin", keys=key_names, args=args)])[0])
-        if reply == b"BEGUN":
+        if self._transport.run("lines_begin", key_names, args) == b"BEGUN":
             self._ask_at, self._has_warned = None, False
             return
         self._ask_at = time.monotonic() + ASK_AGAIN
@@ -226,14 +225,12 @@ class CancelRequests:
         """Ask the consumers to cancel a message, by its id or by `u:` + a unique key that it claims."""
         keys = self._keys
         key_names = [keys.cancels, keys.claims, keys.consumers]
-        command = scripts.command("cancels_ask", keys=key_names, args=[id_or_unique, "1" if force else "", keys.wake])
-        reply = reply_or_raise(self._transport.pipeline([command])[0])
+        reply = self._transport.run("cancels_ask", key_names, [id_or_unique, "1" if force else "", keys.wake])
         return CancelResult.ASKED if reply == b"ASKED" else CancelResult.NOT_WAITING
 
     def read(self) -> Mapping[str, bool]:
         """Return the ids, each with whether its process may be replaced."""
-        (reply,) = self._transport.pipeline([("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES")])
-        flat = reply_or_raise(reply)
+        flat = self._transport.ask(("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES"))
         return {
             known.decode(errors="replace"): (score(at) or 0.0) % 1 > 0
             for known, at in zip(flat[::2], flat[1::2], strict=True)
@@ -241,7 +238,7 @@ class CancelRequests:
 
     def has(self, message_id: str) -> bool:
         """Return whether there is a request for a message. One that was redriven since has none."""
-        return reply_or_raise(self._transport.pipeline([("ZSCORE", self._keys.cancels, message_id)])[0]) is not None
+        return self._transport.ask(("ZSCORE", self._keys.cancels, message_id)) is not None
 
 
 # Requests for the stacks of what a consumer runs, and its answers. Both keys have a TTL, and exist only when used.
@@ -272,8 +269,7 @@ class StackRequests:
         """
         keys = self._keys
         args: list[scripts.Argument] = [consumer, KEPT_MS, keys.wake]
-        command = scripts.command("stacks_ask", keys=[keys.stacks, keys.consumers], args=args)
-        return whole(reply_or_raise(self._transport.pipeline([command])[0]), LAST_MS)
+        return whole(self._transport.run("stacks_ask", [keys.stacks, keys.consumers], args), LAST_MS)
 
     def asked(self, consumer: str) -> int | None:
         """Return the time of the latest request to a consumer; None without one.
@@ -281,7 +277,7 @@ class StackRequests:
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        return whole(reply_or_raise(self._transport.pipeline([("HGET", self._keys.stacks, consumer)])[0]), LAST_MS)
+        return whole(self._transport.ask(("HGET", self._keys.stacks, consumer)), LAST_MS)
 
     def answer(self, consumer: str, asked: int, text: bytes) -> None:
         """Answer the requests to a consumer up to a time.
@@ -290,7 +286,7 @@ class StackRequests:
             StoreError: Redis cannot be reached, or refuses.
         """
         key = self._keys.stacks_of(consumer)
-        reply_or_raise(self._transport.pipeline([("SET", key, b"%d\n%b" % (asked, text), "PX", KEPT_MS)])[0])
+        self._transport.ask(("SET", key, b"%d\n%b" % (asked, text), "PX", KEPT_MS))
 
     def read(self, consumer: str, asked: int) -> bytes | None:
         """Return the text of the answer to a request, or to a later one; None while there is none.

@@ -126,7 +126,7 @@ TTLS = (93_600, 3_024_000)
 def claim_sample(transport: Transport, keys: HostKeys, seconds: float) -> bool:
     """Claim the next sample: return True for one caller within `seconds`."""
     command: Command = ("SET", keys.of("sampled"), "1", "NX", "PX", round(seconds * 1000))
-    return reply_or_raise(transport.pipeline([command])[0]) is not None
+    return transport.ask(command) is not None
 
 
 def note_depths(
@@ -182,7 +182,7 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     Names of these counters are `host|version`. New versions are noted. Deliveries that a consumer handles after its
     last sample are left out.
     """
-    flat, now_ms = reply_or_raise(transport.pipeline([("HGETALL", keys.of("counted"))])[0]), clock.now_ms()
+    flat, now_ms = transport.ask(("HGETALL", keys.of("counted"))), clock.now_ms()
     known = {name.decode(errors="replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     tally: Counter[tuple[str, str]] = Counter()
     for name, worked in consumers.items():
@@ -213,7 +213,7 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
 
 def read_versions(transport: Transport, keys: HostKeys) -> dict[str, int]:
     """Return the latest versions of the project, each with the time since when a consumer has it, the oldest first."""
-    flat = reply_or_raise(transport.pipeline([("ZRANGE", keys.of("versions"), 0, -1, "WITHSCORES")])[0])
+    flat = transport.ask(("ZRANGE", keys.of("versions"), 0, -1, "WITHSCORES"))
     pairs = zip(flat[::2], flat[1::2], strict=True)
     return {version.decode(errors="replace"): ms for version, at in pairs if (ms := score_ms(at)) is not None}
 

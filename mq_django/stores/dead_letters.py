@@ -202,8 +202,7 @@ class DeadLetters:
         order, begins, ends = ("NEWEST", last, first) if newest_first else ("OLDEST", first, last)
         while True:
             args: list[Argument] = [order, begins, ends, limit - len(found), max_bytes, which]
-            command = scripts.command("dead_list", keys=[self._keys.dead], args=args)
-            total, more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+            total, more, *flat = self._transport.run("dead_list", [self._keys.dead], args)
             found += [(entry.decode(), fields_of(each)) for entry, each in zip(flat[::2], flat[1::2], strict=True)]
             if not more:
                 return total, found
@@ -219,7 +218,7 @@ class DeadLetters:
         # A script would be much more work for Redis.
         name, *bounds = ("XREVRANGE", last, first) if newest_first else ("XRANGE", first, last)
         command: Command = (name, self._keys.dead, *bounds, "COUNT", min(limit, self._at_once))
-        rows = reply_or_raise(self._transport.pipeline([command])[0])
+        rows = self._transport.ask(command)
         texts = [text for _, flat in rows for text in flat]
         self._at_once = next_count(self._at_once, texts)
         if not may_match(texts, data):
@@ -238,8 +237,8 @@ class DeadLetters:
 
     def find(self, message_ids: Sequence[str | bytes]) -> list[str | None]:
         """Return for each message id the entry of its dead letter, or None."""
-        (reply,) = self._transport.pipeline([("HMGET", self._keys.dead_ids, *message_ids)])
-        return [None if entry is None else entry.decode(errors="replace") for entry in reply_or_raise(reply)]
+        reply = self._transport.ask(("HMGET", self._keys.dead_ids, *message_ids))
+        return [None if entry is None else entry.decode(errors="replace") for entry in reply]
 
     def whole(self, entries: Sequence[str]) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return the dead letters among these that still exist, with all fields."""
@@ -280,8 +279,7 @@ class DeadLetters:
     ) -> list[tuple[str, Fields]]:
         """Return the dead letters among these that still exist; see read()."""
         args: list[Argument] = ["EACH", "", "", 0, max_bytes, which, *filter(is_entry, entries)]
-        command = scripts.command("dead_list", keys=[self._keys.dead], args=args)
-        _total, _more, *flat = reply_or_raise(self._transport.pipeline([command])[0]) if entries else (0, 0)
+        _total, _more, *flat = self._transport.run("dead_list", [self._keys.dead], args) if entries else (0, 0)
         return [(entry.decode(), fields_of(each)) for entry, each in zip(flat[::2], flat[1::2], strict=True)]
 
     def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
@@ -351,7 +349,7 @@ def delete_messages(
 
 
 def _words(transport: Transport, command: Command) -> list[str]:
-    reply = reply_or_raise(transport.pipeline([command])[0])
+    reply = transport.ask(command)
     return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 

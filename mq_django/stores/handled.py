@@ -21,9 +21,8 @@ from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
 from mq_django.core.redaction import redact, redact_forms
 from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement
-from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: Outcomes of a message.
 Ending = Literal["handled", "expired", "buried", "cancelled"]
@@ -153,8 +152,7 @@ class MessageHistory:
         history = self.config.history
         assert history is not None
         keys = [self._keys.handled, self._keys.handled_ids]
-        command = scripts.command("handled_trim", keys=keys, args=[history.age_ms, history.count, TRIM])
-        removed, more = reply_or_raise(self._transport.pipeline([command])[0])
+        removed, more = self._transport.run("handled_trim", keys, [history.age_ms, history.count, TRIM])
         return HandledTrim(removed, bool(more))
 
     def read_command(self, message_id: str) -> Command:
@@ -167,7 +165,7 @@ class MessageHistory:
         Raises:
             StoreError: cannot reach Redis.
         """
-        entry = reply_or_raise(self._transport.pipeline([self.read_command(message_id)])[0])
+        entry = self._transport.ask(self.read_command(message_id))
         return self.get(entry.decode(errors="replace"), message_id) if entry else None
 
     def get(self, entry: str, message_id: str) -> HandledMessage | None:
@@ -223,9 +221,7 @@ class MessageHistory:
     def _page(self, first: str, last: str, count: int) -> list[tuple[str, list[Any]]]:
         """Return entries between two, the newest first."""
         args: list[Argument] = [first, last, "xrevrange", count, MAX_LINE]
-        flat = reply_or_raise(
-            self._transport.pipeline([scripts.command("topic_page", keys=[self._keys.handled], args=args)])[0]
-        )
+        flat = self._transport.run("topic_page", [self._keys.handled], args)
         return [(entry.decode(), fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
 
 

@@ -312,10 +312,9 @@ class Shares:
         # Said once: if the reply is lost, grants may be lost, and none is given back twice.
         unused, self._unused = self._unused, 0
         of_consumer: list[Argument] = [self._consumer, held, more, unused, self._turn, ttl, keys.arrivals]
-        command = scripts.command(
-            "shares_ask", keys=[keys.limits, keys.shares, keys.control], args=[*of_rate, most or 0, *of_consumer]
+        given, wait, turn = self._transport.run(
+            "shares_ask", [keys.limits, keys.shares, keys.control], [*of_rate, most or 0, *of_consumer]
         )
-        given, wait, turn = reply_or_raise(self._transport.pipeline([command])[0])
         self._turn = turn.decode()
         self._known, self._since = held + given, time.monotonic()
         return Share(whole(given) or 0, None if wait < 0 else wait / 1e6)

@@ -69,12 +69,9 @@ class Log:
     def subscribe(self, group: str, start: Offset) -> bool:
         """Create a group that starts at a position, and return whether it did not exist."""
         keys = self.keys.group(group)
-        command = scripts.command(
-            "topic_subscribe",
-            keys=[self.keys.log, keys.ready, keys.control, self.keys.control],
-            args=[group, before(start), "", token()],
-        )
-        return bool(reply_or_raise(self._transport.pipeline([command])[0])[0] != b"EXISTS")
+        key_names = [self.keys.log, keys.ready, keys.control, self.keys.control]
+        word, _born = self._transport.run("topic_subscribe", key_names, [group, before(start), "", token()])
+        return bool(word != b"EXISTS")
 
     def seek(self, group: str, position: Offset) -> None:
         """Move a group: see move().
@@ -89,22 +86,18 @@ class Log:
         """Move a group, drop its pending entries of the log, and raise its generation; False: it does not exist."""
         keys, after = self.keys.group(group), before(position)
         args = [group, after, *self._counted_up_to(after)]
-        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
-        return bool(reply_or_raise(self._transport.pipeline([command])[0]) != b"MISSING")
+        return bool(self._transport.run("topic_seek", [self.keys.log, keys.control], args) != b"MISSING")
 
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """Remove a group with all its keys, and return whether it existed."""
         keys = [self.keys.log, *self.keys.group(group).all(now)]
-        command = scripts.command("topic_unsubscribe", keys=keys, args=[group])
-        return bool(reply_or_raise(self._transport.pipeline([command])[0]) == b"REMOVED")
+        return bool(self._transport.run("topic_unsubscribe", keys, [group]) == b"REMOVED")
 
     def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
         """Yield the entries of the log between two positions, both included. They do not become pending."""
         begins, ends, name, id_end = first(since), last(until), self.config.public_name, self.config.id_end
         while True:
-            found = reply_or_raise(
-                self._transport.pipeline([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0]
-            )
+            found = self._transport.ask(("XRANGE", self.keys.log, begins, ends, "COUNT", batch))
             for entry, fields in found:
                 yield decode_entry(fields, queue=name, stream=LOG, entry=entry, id_end=id_end)
             if len(found) < batch:
@@ -113,8 +106,7 @@ class Log:
 
     def claim_check(self, seconds: float) -> bool:
         """Claim the next check of the groups: return True for one caller within `seconds`."""
-        command = scripts.command("topic_claim_check", keys=[self.keys.control], args=[round(seconds * 1000)])
-        return bool(reply_or_raise(self._transport.pipeline([command])[0]))
+        return bool(self._transport.run("topic_claim_check", [self.keys.control], [round(seconds * 1000)]))
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
         """Return all groups with their lag and share of the retention; see topic_stats() for `at_most`."""
@@ -122,29 +114,23 @@ class Log:
 
     def set_alarm(self, group: str, percent: int | None) -> str:
         """Set or clear a group's alarm. Returns RAISED, CLEARED, SAME, or MISSING when the group does not exist."""
-        command = scripts.command(
-            "topic_alarm",
-            keys=[self.keys.log, self.keys.group(group).control],
-            args=[group, "" if percent is None else percent],
-        )
-        return str(reply_or_raise(self._transport.pipeline([command])[0]).decode())
+        keys = [self.keys.log, self.keys.group(group).control]
+        return str(self._transport.run("topic_alarm", keys, [group, "" if percent is None else percent]).decode())
 
     def recount(self) -> None:
         """Let the server count again what the groups have read, if it is another one than before."""
-        command = scripts.command("topic_recount", keys=[self.keys.log, self.keys.control], args=[])
-        reply_or_raise(self._transport.pipeline([command])[0])
+        self._transport.run("topic_recount", [self.keys.log, self.keys.control])
 
     def trim(self) -> Trimmed:
         """Remove the oldest entries beyond the retention: a bounded number, and none that is pending."""
         config, names = self.config, self._names()
         retention = round(config.retention.total_seconds() * 1000) if config.retention else 0
         limits = [retention, config.retention_count or 0, config.retention_bytes or 0, TRIM]
-        command = scripts.command(
+        count, more, held, *lost = self._transport.run(
             "topic_trim",
-            keys=[self.keys.log, *(self.keys.group(name).control for name in names)],
-            args=[*limits, *names],
+            [self.keys.log, *(self.keys.group(name).control for name in names)],
+            [*limits, *names],
         )
-        count, more, held, *lost = reply_or_raise(self._transport.pipeline([command])[0])
         pairs = zip(lost[::2], lost[1::2], strict=True)
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 

@@ -118,7 +118,7 @@ def is_consumer(transport: Transport, config: QueueConfig, name: str) -> bool:
         StoreError: Redis cannot be reached, or refuses the command.
     """
     member = f"consumer:{name}".encode(errors="replace")
-    return bool(reply_or_raise(transport.pipeline([("HEXISTS", config.keys.consumers, member)])[0]))
+    return bool(transport.ask(("HEXISTS", config.keys.consumers, member)))
 
 
 def description(value: bytes) -> Mapping[str, Any]:
@@ -232,27 +232,21 @@ class Members:
     def keep_alive(self, supervisor: str) -> bool:
         """Send a heartbeat for a supervisor that has stopped, and return whether it had not been evicted."""
         keys = self._keys
-        generation = reply_or_raise(self._transport.pipeline([("HGET", keys.control, "generation")])[0]) or b"none"
-        command = scripts.command(
-            "members_heartbeat",
-            keys=[keys.consumers, keys.control, *keys.streams()],
-            args=[keys.group, supervisor, generation, token()],
-        )
-        return bool(reply_or_raise(self._transport.pipeline([command])[0]) != b"EVICTED")
+        generation = self._transport.ask(("HGET", keys.control, "generation")) or b"none"
+        key_names = [keys.consumers, keys.control, *keys.streams()]
+        args: list[Argument] = [keys.group, supervisor, generation, token()]
+        return bool(self._transport.run("members_heartbeat", key_names, args) != b"EVICTED")
 
     def evict(self, supervisor: str, count: int) -> bool:
         """Declare a supervisor dead if its counter is still `count` (-1: none); return whether this call evicted it."""
-        command = scripts.command(
-            "members_evict", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
-        )
-        return bool(reply_or_raise(self._transport.pipeline([command])[0]) == b"EVICTED")
+        args: list[Argument] = [supervisor, "" if count < 0 else count]
+        return bool(self._transport.run("members_evict", [self._keys.consumers], args) == b"EVICTED")
 
     def claim(self, holder: str, new_owner: str) -> int:
         """Claim some of the deliveries that `holder` holds for `new_owner`; return the number, 0 when none is left."""
         keys = self._keys
         args: list[Argument] = [keys.group, holder.encode(errors=_ANY), new_owner, BATCH]
-        command = scripts.command("members_claim", keys=keys.streams(), args=args)
-        return int(reply_or_raise(self._transport.pipeline([command])[0]))
+        return int(self._transport.run("members_claim", keys.streams(), args))
 
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
         """Ask a consumer, or a supervisor with all its consumers, to go quiet or to stop at its next heartbeat.
@@ -260,15 +254,11 @@ class Members:
         Returns "ASKED"; "ASKED_BEFORE" when it was asked for this, or to stop, before; or "GONE".
         """
         keys = self._keys
-        command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
-        return str(reply_or_raise(self._transport.pipeline([command])[0]).decode())
+        return str(self._transport.run("members_ask", [keys.consumers], [who, what, keys.wake]).decode())
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if given; return the consumers that remain with deliveries."""
         keys = self._keys
-        command = scripts.command(
-            "members_leave",
-            keys=[keys.consumers, *keys.streams()],
-            args=[keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)],
-        )
-        return [name.decode(errors=_ANY) for name in reply_or_raise(self._transport.pipeline([command])[0])]
+        args: list[Argument] = [keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)]
+        remaining = self._transport.run("members_leave", [keys.consumers, *keys.streams()], args)
+        return [name.decode(errors=_ANY) for name in remaining]

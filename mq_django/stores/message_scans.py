@@ -32,7 +32,6 @@ from mq_django.stores.dead_letters import (
 )
 from mq_django.stores.moving import Whole
 from mq_django.stores.outbox_marks import note_ended
-from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
@@ -83,8 +82,7 @@ class SortedSet:
     def scan(self, cursor: str, count: int, *, with_data: bool) -> tuple[list[FoundMessage], str]:
         """Return about `count` messages, and the next cursor: empty at the end."""
         args: list[Argument] = ["SCAN", cursor if cursor.isdecimal() else "0", count, MAX_BODY]
-        command = scripts.command("waiting_page", keys=[self._key, self._keys.waiting], args=args)
-        _now, after, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        _now, after, *flat = self._transport.run("waiting_page", [self._key, self._keys.waiting], args)
         found = [self._found(member, body, with_data) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
@@ -135,7 +133,7 @@ class SortedSet:
         return _found_message(member, found, found.published_ms, with_data)
 
     def _body(self, member: bytes) -> bytes:
-        body: bytes | None = reply_or_raise(self._transport.pipeline([("HGET", self._keys.waiting, member)])[0])
+        body: bytes | None = self._transport.ask(("HGET", self._keys.waiting, member))
         return body or b""
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
@@ -191,8 +189,7 @@ class ReadyStream:
     def scan(self, cursor: str, count: int, *, with_data: bool) -> tuple[list[FoundMessage], str]:
         """See SortedSet.scan()."""
         args: list[Argument] = [self._keys.group, cursor, count, MAX_ENTRY_BYTES if with_data else MAX_BODY]
-        command = scripts.command("entries_ready", keys=[self._key], args=args)
-        more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        more, *flat = self._transport.run("entries_ready", [self._key], args)
         found = [self._found(entry, fields, with_data) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
         return found, found[-1].member.decode() if more or len(found) >= count else ""
 

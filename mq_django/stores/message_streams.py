@@ -139,8 +139,7 @@ def end_streams(
     args: list[Argument] = [1 if always else "", end_text("cancelled", how), config.stream.ttl_ms]
     try:
         for at in range(0, len(keys), BATCH):
-            command = scripts.command("streams_end", keys=keys[at : at + BATCH], args=args)
-            reply_or_raise(transport.pipeline([command])[0])
+            transport.run("streams_end", keys[at : at + BATCH], args)
     except StoreError as error:
         logger.warning("The streams of cancelled messages of queue %s have no end: %s", config.name, error)
 

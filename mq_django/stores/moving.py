@@ -161,8 +161,7 @@ class Mover:
         for found in chosen:
             letter = self._letter(found, with_body="hash" in names)
             args += (found.member, found.body, len(letter), *letter)
-        command = scripts.command("messages_hold", keys=list(names.values()), args=args)
-        reply = reply_or_raise(transport_of(self._source, self._transport).pipeline([command])[0])
+        reply = transport_of(self._source, self._transport).run("messages_hold", list(names.values()), args)
         if isinstance(reply, bytes):
             return Held((), ())
         became = iter([word.decode() for word in reply])
@@ -229,7 +228,7 @@ class Mover:
         """
         if self._copied:
             # Before the dead letters: a result that stays would hide the one of the target.
-            reply_or_raise(self._transport.pipeline([("DEL", *self._copied)])[0])
+            self._transport.ask(("DEL", *self._copied))
             self._copied.clear()
         gone = [entry for entry, word in zip(entries, words, strict=False) if word not in REFUSED]
         replies = self._letters.delete(gone, step=step)
@@ -242,7 +241,7 @@ class Mover:
         refused = sum(word in REFUSED for word in words)
         if refused and step != dead_letters.NO_STEP:
             command: Command = ("HINCRBY", self._source.keys.jobs, f"{step.state}:refused", refused)
-            reply_or_raise(self._transport.pipeline([command])[0])
+            self._transport.ask(command)
 
     def _server(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
         """Return what the server of the target replies."""
@@ -311,7 +310,7 @@ class _StreamTarget:
             if body is not None:
                 args += (arrival.origin, arrival.message.id, body, arrival.due_ms, arrival.member)
         command = _accept(self._config.keys, ("moved", "ready", "front", "waiting", "due", "unique"), args)
-        words = iter(reply_or_raise(self._transport.pipeline([command])[0]))
+        words = iter(self._transport.ask(command))
         return [*_until_full("TOOLONG" if body is None else next(words).decode() for body in bodies)]
 
     def check(self, arrivals: Sequence[_Arrival]) -> list[str]:
@@ -359,10 +358,10 @@ class _RsmqTarget:
             own_id, body = self._own(arrival)
             args += (arrival.origin, own_id, body, arrival.due_ms, rsmq_format.units(body.decode()), arrival.history)
         command = _accept(keys, ("moved", "zset", "hash", "notes"), args)
-        reply = reply_or_raise(self._transport.pipeline([command])[0])
+        reply = self._transport.ask(command)
         if reply == b"NOQUEUE":
             RsmqStore(config, self._transport).create_groups()
-            reply = reply_or_raise(self._transport.pipeline([command])[0])
+            reply = self._transport.ask(command)
         return [word.decode() for word in reply]
 
     def check(self, arrivals: Sequence[_Arrival]) -> list[str]:
@@ -382,7 +381,7 @@ class _RsmqTarget:
         limit = self._config.max_depth
         if not limit:
             return None
-        return max(0, limit - int(reply_or_raise(self._transport.pipeline([("ZCARD", self._config.keys.zset)])[0])))
+        return max(0, limit - int(self._transport.ask(("ZCARD", self._config.keys.zset))))
 
     def _own(self, arrival: _Arrival) -> tuple[str, bytes]:
         """Return the id and the body that a message gets."""

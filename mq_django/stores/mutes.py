@@ -56,8 +56,7 @@ def write(transport: Transport, namespace: str, queue: str, kind: str, mute: Mut
 
 def delete(transport: Transport, namespace: str, queue: str, kind: str) -> bool:
     """Unmute a kind of problem of a queue, and return whether it was muted."""
-    (reply,) = transport.pipeline([("HDEL", mutes_key(namespace), f"{kind}|{queue}")])
-    return bool(reply_or_raise(reply))
+    return bool(transport.ask(("HDEL", mutes_key(namespace), f"{kind}|{queue}")))
 
 
 def _name(field: bytes) -> tuple[str, str]:

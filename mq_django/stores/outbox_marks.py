@@ -17,7 +17,7 @@ from mq_django.stores.partition_transport import PUBLISH
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: The most characters of a reason for which a row was refused.
 REASON = 300
@@ -87,8 +87,7 @@ class OutboxMarks:
         return self._run("outbox_end", [*name])
 
     def _run(self, script: str, args: Sequence[Argument]) -> Mark:
-        (reply,) = self._transport.pipeline([scripts.command(script, keys=[self._key], args=args)])
-        mark = mark_of(reply_or_raise(reply))
+        mark = mark_of(self._transport.run(script, [self._key], args))
         if mark.word != "DONE":
             raise NotNext(mark)
         return mark
@@ -221,7 +220,7 @@ def note_rows(transport: Transport, config: QueueConfig, message_ids: Sequence[s
     known: list[Argument] = list(message_ids)
     try:
         for at in range(0, len(known), BATCH):
-            reply_or_raise(transport.pipeline([ended_command(config.keys, known[at : at + BATCH])])[0])
+            transport.ask(ended_command(config.keys, known[at : at + BATCH]))
     except StoreError as error:
         logger.warning("Rows of deleted messages of queue %s stay in their outbox: %s", config.name, error)
 
@@ -251,7 +250,7 @@ class EndedMessages:
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        last, *ids = reply_or_raise(self._run("ended_read", [self._outbox, ENTRIES]))
+        last, *ids = self._run("ended_read", [self._outbox, ENTRIES])
         return last.decode(), [each.decode(errors="replace") for each in ids]
 
     def done(self, last: str) -> None:
@@ -260,10 +259,7 @@ class EndedMessages:
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        reply_or_raise(self._run("ended_done", [self._outbox, last]))
+        self._run("ended_done", [self._outbox, last])
 
     def _run(self, script: str, args: Sequence[Argument]) -> Any:
-        (reply,) = self._transport.pipeline(
-            [scripts.command(script, keys=[self._keys.ended, self._keys.outbox], args=args)]
-        )
-        return reply
+        return self._transport.run(script, [self._keys.ended, self._keys.outbox], args)

@@ -107,7 +107,7 @@ def _scanned(old: QueueConfig) -> Iterator[list[str]]:
         node, cursor = Pooled(client), b"0"
         while True:
             command: Command = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
-            cursor, keys = reply_or_raise(node.pipeline([command])[0])
+            cursor, keys = node.ask(command)
             yield [key.decode(errors="surrogateescape") for key in keys]
             if cursor == b"0":
                 break
@@ -127,7 +127,7 @@ def move_schedules(transport: Transport, old: QueueConfig, new: QueueConfig) -> 
     moved = 0
     for part in old.each_part:
         for key_of in _HASHES:
-            states = states_of(reply_or_raise(transport.pipeline([("HGETALL", key_of(part.keys))])[0]))
+            states = states_of(transport.ask(("HGETALL", key_of(part.keys))))
             for name, state in states.items():
                 target = _home(new, name, state).keys
                 if target.queue != part.keys.queue:
@@ -148,7 +148,7 @@ def _move_schedules(transport: Transport, source: str, target: str, fields: Sequ
     writes: list[Command] = [("HSETNX", target, field, value) for field, value in fields]
     for reply in transport.pipeline(writes):
         reply_or_raise(reply)
-    reply_or_raise(transport.pipeline([("HDEL", source, *(field for field, _ in fields))])[0])
+    transport.ask(("HDEL", source, *(field for field, _ in fields)))
 
 
 # How far a change of the number of partitions of a queue is: fields of the control hash of the whole queue.
@@ -203,8 +203,8 @@ def read_state(whole: QueueConfig, transport: Transport) -> RepartitionState:
         QueueClosed: the fields are not valid: another program has written them.
         StoreError: Redis could not be reached, or refused.
     """
-    (reply,) = transport.pipeline([("HMGET", whole.keys.control, *_FIELDS, _CHANGE)])
-    values = ["" if value is None else value.decode(errors="replace") for value in reply_or_raise(reply)]
+    reply = transport.ask(("HMGET", whole.keys.control, *_FIELDS, _CHANGE))
+    values = ["" if value is None else value.decode(errors="replace") for value in reply]
     number, phase, old, new, before, paused, change_text = values
     change = whole_number(change_text) or 0
     if not phase and number != CLOSED:
@@ -247,8 +247,7 @@ def go_on(whole: QueueConfig, transport: Transport, state: RepartitionState, pha
 
 def _change(whole: QueueConfig, transport: Transport, expected: list[Argument], new: list[Argument]) -> bool:
     args = [len(expected) // 2, *expected, *new]
-    command = scripts.command("repartition_state", keys=[whole.keys.control], args=args)
-    found: list[bytes] = reply_or_raise(transport.pipeline([command])[0])
+    found: list[bytes] = transport.run("repartition_state", [whole.keys.control], args)
     return found[0] == b"CHANGED"
 
 
@@ -363,8 +362,7 @@ class Repartitioning:
             self.state = go_on(self._whole, self._transport, self.state, "taking")
         for keys in (part.keys for part in self.parts.values()):
             args: list[Argument] = [self.state.change, keys.wake, who, REASON]
-            command = scripts.command("repartition_close", keys=[keys.control], args=args)
-            if reply_or_raise(self._transport.pipeline([command])[0]) != b"CLOSED":
+            if self._transport.run("repartition_close", [keys.control], args) != b"CLOSED":
                 raise QueueClosed(f"Another process has changed the number of partitions of queue {self._whole.name!r}")
 
     def take(self) -> tuple[int, int, int]:
@@ -407,7 +405,7 @@ class Repartitioning:
         for (reply,) in self._pipelines(commands):
             self._of_closed(reply)
         if found:
-            reply_or_raise(self._transport.pipeline([("XDEL", source.keys.moving, *(one.entry for one in found))])[0])
+            self._transport.ask(("XDEL", source.keys.moving, *(one.entry for one in found)))
         return len(found), sum(one.target is None for one in found)
 
     def _read(self, source: QueueConfig) -> list[Moving]:
@@ -439,9 +437,9 @@ class Repartitioning:
             self.state = go_on(self._whole, self._transport, self.state, "opening")
         pause, number = self.state.pause, self.state.new
         new = {part.keys.queue for part in self.new.each_part}
-        limits = reply_or_raise(self._transport.pipeline([("HGET", self._whole.keys.control, "limits")])[0])
+        limits = self._transport.ask(("HGET", self._whole.keys.control, "limits"))
         source = self.old.each_part[0].keys.holds
-        holds = reply_or_raise(self._transport.pipeline([("HGETALL", source)])[0])
+        holds = self._transport.ask(("HGETALL", source))
         for tag, part in self.parts.items():
             # The queue without partitions is open to producers in any case. Its consumers are to see what comes.
             paused = pause if tag in new or tag == self._whole.keys.queue else EarlierPause("", REASON, "0")
@@ -472,8 +470,7 @@ class Repartitioning:
         """Return the pause that the queue has now."""
         control = self.old.each_part[0].keys.control if self.state.old != 1 else self._whole.keys.control
         fields = ("paused", "paused-by", "paused-reason", "paused-at", "paused-name")
-        (reply,) = self._transport.pipeline([("HMGET", control, *fields)])
-        paused, *words = reply_or_raise(reply)
+        paused, *words = self._transport.ask(("HMGET", control, *fields))
         if paused != b"1":
             return None
         return EarlierPause(*("" if word is None else word.decode(errors="replace") for word in words))

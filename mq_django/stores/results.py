@@ -71,7 +71,7 @@ def note_running(transport: Transport, config: QueueConfig, consumer: str, tasks
             for each in batch
         ]
         keys = [config.keys.result(each.delivery.message.id) for each in batch]
-        reply_or_raise(transport.pipeline([scripts.command("results_running", keys=keys, args=lines)])[0])
+        transport.run("results_running", keys, lines)
 
 
 logger = get_logger(__name__)
@@ -170,8 +170,7 @@ def end_cancelled(
     keys = [config.keys.result(each) for each in ids]
     try:
         for at in range(0, len(keys), BATCH):
-            command = scripts.command("results_cancel", keys=[*keys[at : at + BATCH], config.keys.waiters], args=args)
-            reply_or_raise(transport.pipeline([command])[0])
+            transport.run("results_cancel", [*keys[at : at + BATCH], config.keys.waiters], args)
     except StoreError as error:
         logger.warning("The results of cancelled tasks of queue %s stay READY: %s", config.name, error)
 
@@ -424,8 +423,7 @@ def watch(transport: Transport, config: QueueConfig, known: Mapping[str, int], p
     while left:
         keys = list(left)[:BATCH]
         args: list[Argument] = [process, REGISTERED_MS, *(left[key] for key in keys)]
-        command = scripts.command("results_watch", keys=[*keys, config.keys.waiters], args=args)
-        replies = reply_or_raise(transport.pipeline([command])[0])
+        replies = transport.run("results_watch", [*keys, config.keys.waiters], args)
         for key, reply in zip(keys, replies, strict=False):
             length = left.pop(key)
             found[key] = seen = _read(transport, key, reply)
@@ -451,7 +449,7 @@ def read_notification(transport: Transport, key: str, value: bytes) -> SeenResul
     """
     if value:
         return SeenResult(exists=True, length=len(value), ended=read_ended(value))
-    text = reply_or_raise(transport.pipeline([("GETRANGE", key, 0, MAX_RESULT - 1)])[0])
+    text = transport.ask(("GETRANGE", key, 0, MAX_RESULT - 1))
     return SeenResult(exists=bool(text), length=len(text), ended=read_ended(text))
 
 
@@ -478,8 +476,7 @@ def begin(transport: Transport, config: QueueConfig, report: Report) -> Mapping[
         StoreError: Redis cannot be reached, or the key has another type.
     """
     key = config.keys.progress(report.delivery.message.id)
-    command = scripts.command("reports_begin", keys=[key], args=[report.run, KEPT_MS, _digest(report)])
-    text = reply_or_raise(transport.pipeline([command])[0])
+    text = transport.run("reports_begin", [key], [report.run, KEPT_MS, _digest(report)])
     report.claimed = True
     return _positions(text)
 
@@ -496,7 +493,7 @@ def save(transport: Transport, config: QueueConfig, reports: Sequence[Report]) -
             # Before it is read: a change from now on is saved by the next call.
             report.changed = False
         try:
-            saved = reply_or_raise(transport.pipeline([_command(config, batch)])[0])
+            saved = transport.ask(_command(config, batch))
         except BaseException:
             for report in batch:
                 report.changed = True

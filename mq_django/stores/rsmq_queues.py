@@ -9,9 +9,8 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.texts import class_name
 from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSupplied, QueueExists, QueueNotFound
 from mq_django.stores.counters import slot
-from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: Seconds or a size, also as text, as npm's rsmq takes them.
 Number = int | float | str
@@ -67,9 +66,6 @@ class RsmqQueues:
     def _keys(self, queue: str) -> RsmqKeys:
         return RsmqKeys(self.namespace, rsmq_format.check_existing(queue))
 
-    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
-
     def create_queue(
         self,
         queue: str,
@@ -96,13 +92,13 @@ class RsmqQueues:
             rsmq_format.check_maxsize(maxsize),
         ]
         keys = RsmqKeys(self.namespace, rsmq_format.check_queue(queue))
-        if self._run("rsmq_create", [keys.hash, keys.names], [queue, *numbers]) == b"EXISTS":
+        if self._transport.run("rsmq_create", [keys.hash, keys.names], [queue, *numbers]) == b"EXISTS":
             raise QueueExists(f"Queue exists: {queue!r}")
 
     def list_queues(self) -> set[str]:
         """Return the names of all queues."""
-        (reply,) = self._transport.pipeline([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
-        return {name.decode(errors="replace") for name in reply_or_raise(reply)}
+        reply = self._transport.ask(("SMEMBERS", RsmqKeys(self.namespace, "-").names))
+        return {name.decode(errors="replace") for name in reply}
 
     def get_queue_attributes(self, queue: str) -> Attributes:
         """Return the attributes and counts of a queue.
@@ -138,7 +134,7 @@ class RsmqQueues:
 
     def _attributes(self, queue: str, changes: Sequence[Argument]) -> Attributes:
         keys = self._keys(queue)
-        return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], changes)))
+        return Attributes(*self._there(queue, self._transport.run("rsmq_attributes", [keys.zset, keys.hash], changes)))
 
     def delete_queue(self, queue: str) -> None:
         """Delete a queue and all its messages.
@@ -150,7 +146,9 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        self._there(queue, self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]))
+        self._there(
+            queue, self._transport.run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue])
+        )
 
     def send(self, queue: str, message: str, *, delay: Number | None = None) -> str:
         """Send a message, and return its id.
@@ -187,7 +185,7 @@ class RsmqQueues:
             if not isinstance(message, str):
                 raise MessageNotString(f"Message must be a string, not {class_name(type(message))}")
             args += (rsmq_format.tail(), rsmq_format.units(message), mode, ms, "", rsmq_format.encode_text(message))
-        reply = self._there(queue, self._run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
+        reply = self._there(queue, self._transport.run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
         if reply == b"TOOLONG":
             raise MessageTooLong(f"Message too long: more than the maxsize of queue {queue!r}")
         return [message_id.decode() for message_id in reply]
@@ -225,7 +223,7 @@ class RsmqQueues:
         hide: Argument = "" if vt is None else rsmq_format.check_seconds("vt", vt) * 1000
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
         args: list[Argument] = ["", rsmq_format.check_count("count", count, rsmq_format.MAX_RECEIVED), hide]
-        _, *flat = self._there(queue, self._run("rsmq_receive", key_names, args))
+        _, *flat = self._there(queue, self._transport.run("rsmq_receive", key_names, args))
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
     def pop(self, queue: str) -> Received | None:
@@ -241,7 +239,7 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        found = self._there(queue, self._run("rsmq_pop", [keys.zset, keys.hash]))
+        found = self._there(queue, self._transport.run("rsmq_pop", [keys.zset, keys.hash]))
         return _received(*found) if found else None
 
     def delete(self, queue: str, message_id: str) -> bool:
@@ -263,7 +261,7 @@ class RsmqQueues:
     def _delete_all(self, queue: str, ids: Sequence[str]) -> int:
         keys = self._keys(queue)
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
-        return int(self._run("rsmq_delete", key_names, ids))
+        return int(self._transport.run("rsmq_delete", key_names, ids))
 
     def change_visibility(self, queue: str, message_id: str, vt: Number) -> bool:
         """Hide a message for `vt` seconds from now, and return whether it existed.
@@ -281,7 +279,9 @@ class RsmqQueues:
         """
         keys = self._keys(queue)
         args: list[Argument] = [rsmq_format.check_id(message_id), rsmq_format.check_seconds("vt", vt) * 1000, keys.wake]
-        found = bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
+        found = bool(
+            self._there(queue, self._transport.run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1
+        )
         if not found:
             rsmq_format.check_missing(message_id)
         return found

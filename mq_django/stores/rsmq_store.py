@@ -211,8 +211,7 @@ class RsmqStore:
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
-        (reply,) = self._transport.pipeline([waiting_command(self._keys, id_or_unique, "cancel")])
-        if reply_or_raise(reply) != b"CANCELLED":
+        if self._transport.ask(waiting_command(self._keys, id_or_unique, "cancel")) != b"CANCELLED":
             return CancelResult.NOT_WAITING
         note_ended(self._transport, self.config, [id_or_unique], is_asked=True)
         return CancelResult.CANCELLED
@@ -250,8 +249,8 @@ class RsmqStore:
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
-        (reply,) = self._transport.pipeline([waiting_command(self._keys, id_or_unique, mode, ms)])
-        return CancelResult.RESCHEDULED if reply_or_raise(reply) == b"RESCHEDULED" else CancelResult.NOT_WAITING
+        reply = self._transport.ask(waiting_command(self._keys, id_or_unique, mode, ms))
+        return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
@@ -273,7 +272,7 @@ class RsmqStore:
 
     def _held(self, consumer: str, limit: int, *, bodies: bool) -> list[list[Any]]:
         keys = self._keys
-        flat = self._run(
+        flat = self._transport.run(
             "rsmq_held", [keys.zset, keys.hash, keys.owners, keys.notes], [consumer, limit, "1" if bodies else ""]
         )
         return [flat[at : at + 7] for at in range(0, len(flat), 7)]
@@ -285,7 +284,7 @@ class RsmqStore:
     def extend_all(self, consumers: Iterable[str]) -> int:
         """Extend all messages that consumers hold, and return the number."""
         keys = self._keys
-        return int(self._run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
+        return int(self._transport.run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
     def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
@@ -303,7 +302,9 @@ class RsmqStore:
         """See Store.release_unhandled()."""
         keys = self._keys
         return sum(
-            self._run("rsmq_release", [keys.zset, keys.unhandled], [first, min(limit, BATCH), keys.wake, *last])
+            self._transport.run(
+                "rsmq_release", [keys.zset, keys.unhandled], [first, min(limit, BATCH), keys.wake, *last]
+            )
             for first, *last in scores_of(names)
         )
 
@@ -311,7 +312,7 @@ class RsmqStore:
         """See Store.depths(); messages that other programs hold count as delayed."""
         keys = self._keys
         lists = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        reply = self._run("rsmq_stats", [*lists, keys.minutes(0), keys.minutes(0)], [0])
+        reply = self._transport.run("rsmq_stats", [*lists, keys.minutes(0), keys.minutes(0)], [0])
         _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
         return Depths(deliverable - pending, delayed, unhandled, pending, dead)
 
@@ -362,9 +363,6 @@ class RsmqStore:
             read_at=read_at,
         )
 
-    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
-
 
 def waiting_command(keys: RsmqKeys, message_id: str | bytes, action: str, ms: int = 0) -> Command:
     """Return the command that finds, cancels or reschedules a waiting message: see the script."""
@@ -403,7 +401,7 @@ class RsmqMembers(Members):
     def keep_alive(self, supervisor: str) -> bool:
         """See Members.keep_alive()."""
         is_alive = super().keep_alive(supervisor)
-        fields = reply_or_raise(self._transport.pipeline([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
+        fields = self._transport.ask(("HGETALL", self._keys.consumers)) if is_alive else []
         membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
         if held := membership.consumers_of(supervisor):
             self._extend(held)

@@ -16,9 +16,8 @@ from mq_django.core.texts import line, truncate
 from mq_django.errors import MQError, QueueFull
 from mq_django.stores.counters import slot
 from mq_django.stores.partition_transport import transport_of
-from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 # The state of schedules in Redis: the last tick, pauses, and skipped ticks.
 
@@ -205,15 +204,14 @@ class Schedules:
     def forget(self, name: str) -> None:
         """Delete the state of a schedule. If it is still in code or settings, it starts anew."""
         fields = [named(f"{kind}:", name) for kind in OWN_KINDS]
-        reply_or_raise(self._transport.pipeline([("HDEL", self._states, *fields)])[0])
+        self._transport.ask(("HDEL", self._states, *fields))
 
     def _required(self, name: str) -> bytes:
         """Return a field that a schedule has if it exists; empty if that does not depend on Redis."""
         return b""
 
     def _run(self, script: str, args: list[Argument]) -> Any:
-        command = scripts.command(script, keys=[self._states], args=args)
-        return reply_or_raise(self._transport.pipeline([command])[0])
+        return self._transport.run(script, [self._states], args)
 
     def _fire(self, entry: Scheduled, tick: Argument, made: Publication, *, is_first: bool = True) -> Any:
         (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
@@ -223,9 +221,7 @@ class Schedules:
         if not is_first:
             args.append("1")
         key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.front]
-        reply = reply_or_raise(
-            self._transport.pipeline([scripts.command("schedules_fire", keys=key_names, args=args)])[0]
-        )
+        reply = self._transport.run("schedules_fire", key_names, args)
         if reply[0] == b"FULL":
             raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
         return reply

@@ -31,10 +31,10 @@ def write(transport: Transport, namespace: str, user: str, queues: Sequence[str]
     """Keep the queues that a user has starred; return False if there are too many of them, or of users."""
     key = stars_key(namespace)
     if not queues:
-        reply_or_raise(transport.pipeline([("HDEL", key, user)])[0])
+        transport.ask(("HDEL", key, user))
         return True
     users, is_known = map(reply_or_raise, transport.pipeline([("HLEN", key), ("HEXISTS", key, user)]))
     if len(queues) > MAX_STARS or (users >= MAX_USERS and not is_known):
         return False
-    reply_or_raise(transport.pipeline([("HSET", key, user, dumps(list(queues)))])[0])
+    transport.ask(("HSET", key, user, dumps(list(queues))))
     return True

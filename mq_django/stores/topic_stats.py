@@ -383,7 +383,6 @@ def count_between(
     """Count the entries after `after` up to `until`, or `+`. Returns the count, and whether there may be more."""
     total, more = 0, 1
     while more and total < at_most:
-        command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
-        count, last, more = reply_or_raise(transport.pipeline([command])[0])
+        count, last, more = transport.run("topic_count", [keys.log], [after, PAGE, until])
         total, after = total + count, last.decode()
     return total, bool(more)

@@ -70,8 +70,8 @@ class GroupSource(Source):
         """See Source.held_in()."""
         if stream != LOG:
             return super().held_in(stream, consumer, limit)
-        (generation,) = self._transport.pipeline([("HGET", self._keys.control, "log-generation")])
-        return _with_generation(super().held_in(stream, consumer, limit), reply_or_raise(generation))
+        generation = self._transport.ask(("HGET", self._keys.control, "log-generation"))
+        return _with_generation(super().held_in(stream, consumer, limit), generation)
 
 
 def _with_generation(found: Taken, generation: bytes | None) -> Taken:
@@ -107,12 +107,11 @@ class TopicStore(StreamStore):
     def create_groups(self) -> None:
         """Create the group at its subscriber's start, if it does not exist."""
         keys = self._group_keys
-        command = scripts.command(
+        word, born = self._transport.run(
             "topic_subscribe",
-            keys=[self._log, keys.ready, keys.control, keys.topic.control],
-            args=[keys.group, before(self._start), self._born, token()],
+            [self._log, keys.ready, keys.control, keys.topic.control],
+            [keys.group, before(self._start), self._born, token()],
         )
-        word, born = reply_or_raise(self._transport.pipeline([command])[0])
         self._born = born.decode()
         if word == b"LOST":
             logger.error(

@@ -161,8 +161,7 @@ class WaitingMessages:
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
-        (reply,) = self._transport.pipeline([self._promote_command(limit)])
-        moved, next_us, paused, unhandled, has_holds = reply_or_raise(reply)
+        moved, next_us, paused, unhandled, has_holds = self._transport.ask(self._promote_command(limit))
         waits = [] if next_us < 0 else [next_us]
         if has_holds:
             released, next_us = self._release_held(limit)
@@ -192,12 +191,12 @@ class WaitingMessages:
         keys = self.keys
         key_names = [keys.holds, keys.parked, keys.waiting, keys.unique, keys.ready, keys.front, keys.priority]
         key_names += [keys.control, keys.consumers, keys.permits]
-        moved, next_us = self._run("holds_release", key_names, [limit, keys.group, keys.wake])
+        moved, next_us = self._transport.run("holds_release", key_names, [limit, keys.group, keys.wake])
         return moved, next_us
 
     def current_holds(self) -> Mapping[str, Hold]:
         """See Store.current_holds()."""
-        return read_holds(reply_or_raise(self._transport.pipeline([("HGETALL", self.keys.holds)])[0]))
+        return read_holds(self._transport.ask(("HGETALL", self.keys.holds)))
 
     def hold(self, hold: Hold) -> bool:
         """See Store.hold()."""
@@ -212,12 +211,12 @@ class WaitingMessages:
         keys = self.keys
         key_names = [keys.holds, keys.consumers, keys.parked, *(keys.breaker(row.subject) for row in rows)]
         args = [keys.wake, *chain.from_iterable(row.arguments() for row in rows)]
-        found = self._run("breakers_count", key_names, args)
+        found = self._transport.run("breakers_count", key_names, args)
         return [Counted(before.decode(), after.decode(), first, failed) for before, after, first, failed in found]
 
     def _change_hold(self, subject: str, text: bytes) -> Any:
         keys = self.keys
-        return self._run("holds_change", [keys.holds, keys.consumers], [subject, text, MAX_HOLDS, keys.wake])
+        return self._transport.run("holds_change", [keys.holds, keys.consumers], [subject, text, MAX_HOLDS, keys.wake])
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
@@ -225,7 +224,7 @@ class WaitingMessages:
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes, keys.permits, keys.next_checks]
         more = ["1"] if wants_ended(self.config) else []
-        reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
+        reply = self._transport.run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
             return _CANCEL_RESULTS[reply]
         note_ended(self._transport, self.config, reply, is_asked=True)
@@ -236,7 +235,9 @@ class WaitingMessages:
         keys = self.keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])]
+        return _CANCEL_RESULTS[
+            self._transport.run("waiting_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])
+        ]
 
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
@@ -265,6 +266,3 @@ class WaitingMessages:
             for first, *last in scores_of(names)
         ]
         return sum(reply_or_raise(reply) for reply in self._transport.pipeline(commands)) if commands else 0
-
-    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])

@@ -156,8 +156,7 @@ class WorkflowHome:
 
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""
-        (reply,) = self._transport.pipeline([("HINCRBY", self.keys.run(run_id), "next", count)])
-        last: int = reply_or_raise(reply)
+        last: int = self._transport.ask(("HINCRBY", self.keys.run(run_id), "next", count))
         return last - count + 1
 
     def begin_step(self, run_id: str, step: int, values: Sequence[int]) -> "StepView":
@@ -172,8 +171,7 @@ class WorkflowHome:
 
     def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
         """Return a cursor and the states of some steps of a run, joins left out."""
-        (reply,) = self._transport.pipeline([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
-        following, flat = reply_or_raise(reply)
+        following, flat = self._transport.ask(("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES))
         pairs = zip(flat[::2], flat[1::2], strict=True)
         states = [(whole(number, 10**9), record) for number, record in pairs]
         found = [step_state(number, record) for number, record in states if number is not None]
@@ -191,13 +189,11 @@ class WorkflowHome:
 
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
-        (record,) = self._transport.pipeline([("HGET", self.keys.steps(run_id), step)])
-        return step_state(step, reply_or_raise(record) or b"")
+        return step_state(step, self._transport.ask(("HGET", self.keys.steps(run_id), step)) or b"")
 
     def bodies(self, run_id: str, steps: Sequence[int]) -> list[bytes]:
         """Return what is published of each step; empty if it has nothing."""
-        (reply,) = self._transport.pipeline([("HMGET", self.keys.bodies(run_id), *steps)])
-        return [body or b"" for body in reply_or_raise(reply)]
+        return [body or b"" for body in self._transport.ask(("HMGET", self.keys.bodies(run_id), *steps))]
 
     def left(self, *, age_ms: int, after: bytes = b"") -> LeftWork | None:
         """Return what nobody has done for `age_ms`; None if there are no runs.
@@ -208,8 +204,7 @@ class WorkflowHome:
         """
         keys = self.keys
         key_names = [keys.starts, keys.alive, keys.busy, keys.index]
-        command = scripts.command("workflows_left", keys=key_names, args=[age_ms, after, CHANGES])
-        reply = reply_or_raise(self._transport.pipeline([command])[0])
+        reply = self._transport.run("workflows_left", key_names, [age_ms, after, CHANGES])
         if not reply:
             return None
         starts, changes, expired = reply
@@ -218,11 +213,9 @@ class WorkflowHome:
 
     def claim_check(self, seconds: float) -> bool:
         """Claim the check of running runs, if there are any: return True for one caller within `seconds`."""
-        (exist,) = self._transport.pipeline([("EXISTS", self.keys.alive)])
-        if not reply_or_raise(exist):
+        if not self._transport.ask(("EXISTS", self.keys.alive)):
             return False
-        (reply,) = self._transport.pipeline([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
-        return reply_or_raise(reply) is not None
+        return self._transport.ask(("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))) is not None
 
     def note_stuck(self, problems: Sequence[RunProblem], seconds: float) -> None:
         """Note for some seconds which runs do not go on; without any, that all do."""
@@ -230,11 +223,11 @@ class WorkflowHome:
         if problems:
             count, first = len({problem.run for problem in problems}), problems[0]
             command = ("SET", self.keys.stuck, f"{count} {first.kind} {first.run}", "PX", round(seconds * 1000))
-        reply_or_raise(self._transport.pipeline([command])[0])
+        self._transport.ask(command)
 
     def start_of(self, entry: str) -> dict[str, list[Start]]:
         """Return a start by its entry, by run; empty if it is published."""
-        return self._starts(reply_or_raise(self._transport.pipeline([("XRANGE", self.keys.starts, entry, entry)])[0]))
+        return self._starts(self._transport.ask(("XRANGE", self.keys.starts, entry, entry)))
 
     def _starts(self, entries: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, list[Start]]:
         found: dict[str, list[Start]] = {}
@@ -257,8 +250,7 @@ class WorkflowHome:
 
     def read(self, run_id: str) -> dict[str, bytes]:
         """Return the fields of a run; none if there is no such run."""
-        (flat,) = self._transport.pipeline([("HGETALL", self.keys.run(run_id))])
-        pairs = reply_or_raise(flat)
+        pairs = self._transport.ask(("HGETALL", self.keys.run(run_id)))
         items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
         return {name.decode(errors="replace"): value for name, value in items}
 
@@ -291,7 +283,7 @@ class WorkflowHome:
         Looks at BATCH runs after the first `skipped`, and returns how many to skip the next time; None at the end.
         """
         command = ("ZRANGEBYSCORE", self.keys.index, "-inf", before_ms, "LIMIT", skipped, BATCH)
-        run_ids = [run_id.decode(errors="replace") for run_id in reply_or_raise(self._transport.pipeline([command])[0])]
+        run_ids = [run_id.decode(errors="replace") for run_id in self._transport.ask(command)]
         if not run_ids:
             return None
         exist = self._transport.pipeline([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
@@ -345,22 +337,19 @@ class StepNotes:
 
     def read(self, message_ids: Sequence[str]) -> list[Note]:
         """Return the notes about these messages."""
-        (values,) = self._transport.pipeline([("HMGET", self._key, *message_ids)])
-        pairs = zip(message_ids, reply_or_raise(values), strict=True)
+        pairs = zip(message_ids, self._transport.ask(("HMGET", self._key, *message_ids)), strict=True)
         return [_note(message_id, value) for message_id, value in pairs if value is not None]
 
     def left(self, *, age_ms: int, cursor: str = "0") -> tuple[str, list[Note]]:
         """Return a cursor, "0" at the end, and some of the notes that are older than `age_ms`."""
-        command = scripts.command("steps_left", keys=[self._key], args=[age_ms, cursor, NOTES_AT_ONCE])
-        following, *flat = reply_or_raise(self._transport.pipeline([command])[0])
+        following, *flat = self._transport.run("steps_left", [self._key], [age_ms, cursor, NOTES_AT_ONCE])
         pairs = zip(flat[::2], flat[1::2], strict=True)
         return following.decode(), [_note(field, value) for field, value in pairs]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
         args: list[Argument] = [each for note in notes for each in (note.message_id, note.number)]
-        (reply,) = self._transport.pipeline([scripts.command("steps_forget", keys=[self._key], args=args)])
-        reply_or_raise(reply)
+        self._transport.run("steps_forget", [self._key], args)
 
 
 def noted(transport: Transport, queues: Sequence[QueueKeys]) -> list[bool]:

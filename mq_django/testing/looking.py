@@ -319,8 +319,7 @@ def _result_ids(config: QueueConfig, path: str | None) -> Iterator[str]:
     cursor: bytes = b"0"
     while True:
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
-        (reply,) = transport.pipeline([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
-        cursor, keys = reply_or_raise(reply)
+        cursor, keys = transport.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
         commands: list[Command] = [("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys]
         for key, text in zip(keys, transport.pipeline(commands) if commands else (), strict=True):
             found = read_result(reply_or_raise(text) or b"{}")

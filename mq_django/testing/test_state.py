@@ -125,8 +125,7 @@ def _keys(transport: Transport) -> set[bytes]:
     for pattern in key_patterns(get_config()):
         cursor: bytes = b"0"
         while cursor:
-            (reply,) = transport.pipeline([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
-            cursor, keys = reply_or_raise(reply)
+            cursor, keys = transport.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
             found.update(keys)
             cursor = b"" if int(cursor) == 0 else cursor
     return found - {MOVED_CLOCK.encode()}

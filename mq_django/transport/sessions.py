@@ -19,6 +19,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly
+from mq_django.transport import scripts
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Argument, Command, in_full, several
 
@@ -105,6 +106,19 @@ class Transport(Protocol):
         Raises:
             ConnectionLost: the connection broke. It is unknown which commands ran.
         """
+
+    def ask(self, command: Command) -> Any:
+        """Send one command, and return its reply.
+
+        Raises:
+            ConnectionLost: the connection broke. It is unknown whether the command ran.
+            StoreError: it is an error reply.
+        """
+        return reply_or_raise(self.pipeline([command])[0])
+
+    def run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+        """Run a script of `lua/` by its name, and return its reply; see ask()."""
+        return self.ask(scripts.command(script, keys=keys, args=args))
 
     def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """Send several pipelines, each with keys of one hash slot, and return the replies of each.

@@ -18,7 +18,7 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Transport
 from tests.hearing import hears
 from tests.purging import purge
 from tests.signal_docs import arguments_of
@@ -131,7 +131,7 @@ def test_what_another_consumer_holds_is_neither_signalled_nor_counted(store, hel
     assert counted(redis_client, store) == {("retried", "welcome"): 1, ("buried", "-"): 1}
 
 
-class Cut:
+class Cut(Transport):
     """Its process is killed while it sends: the server gets the first commands of a pipeline, and no more."""
 
     def __init__(self, transport, commands):
@@ -192,7 +192,7 @@ def test_a_receiver_that_raises_harms_nobody(store, held, settle):
     assert (store.depths().pending, store.depths().dead) == (0, 2)
 
 
-class Listening:
+class Listening(Transport):
     """A transport that notes the scripts that are run over it."""
 
     def __init__(self, transport):

@@ -11,6 +11,7 @@ from mq_django.errors import WrongKeyType
 from mq_django.stores import results
 from mq_django.stores.results import ENDED_MS, KEPT_MS, begin, ended_command, read_progress_in, save
 from mq_django.transport.connections import open_transport
+from mq_django.transport.sessions import Transport
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_very_long_progress_is_not_read(config, redis_client):
 def test_a_failed_save_is_tried_again(config):
     report = report_of(config, 1)
 
-    class Broken:
+    class Broken(Transport):
         def pipeline(self, commands):
             raise ConnectionError
 

@@ -15,6 +15,7 @@ from mq_django.stores import open_store, repartitioning
 from mq_django.stores.base import Settlement
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.transport.connections import open_transport
+from mq_django.transport.sessions import Transport
 from tests.management.test_mq import mq
 from tests.stores.repartition_seeds import KEYS, Seeded, client_of, take
 
@@ -25,7 +26,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-class Mortal:
+class Mortal(Transport):
     """A transport on which the process ends before one of its pipelines that write.
 
     Before a pipeline that reads it would leave the same, and after one what it leaves before the next.

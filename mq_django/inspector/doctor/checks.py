@@ -31,7 +31,6 @@ from mq_django.inspector.topics import TopicView, topics
 from mq_django.registry import find, names, schedules
 from mq_django.stores.partition_transport import disagreement
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import reply_or_raise
 
 # Check the settings, the code and the outboxes of the project, as this process has them.
 
@@ -195,7 +194,7 @@ def key_facts(server: ServerFacts, progress: Progress) -> KeyFacts:
     pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", namespace)
     while (scans == 0 or cursor != b"0") and scans < MAX_SCANS and time.monotonic() < began + SECONDS:
         command: Command = ("SCAN", cursor, "MATCH", f"{pattern}:*", "COUNT", BATCH)
-        cursor, keys = reply_or_raise(server.transport.pipeline([command])[0])
+        cursor, keys = server.transport.ask(command)
         scans += 1
         for found in filter(None, (form.fullmatch(key.decode(errors="surrogateescape")) for key in keys)):
             names.add(found[1])

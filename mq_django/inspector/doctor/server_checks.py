@@ -21,7 +21,7 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.failures import address, translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sentinel_urls import sentinel_address
-from mq_django.transport.sessions import Pooled, Session, Transport, reply_or_raise
+from mq_django.transport.sessions import Pooled, Session, Transport
 
 # What a Redis server says of itself, read in a bounded time and without writing.
 
@@ -124,7 +124,7 @@ def _ask(transport: Transport, command: Command, refused: dict[str, str]) -> Any
     """Return a reply, or None if the server refuses the command, as managed servers do."""
     name = " ".join(map(str, command[:2])) if command[0] in _CONTAINERS else str(command[0])
     try:
-        return reply_or_raise(transport.pipeline([command])[0])
+        return transport.ask(command)
     except (ConnectionLost, ConnectionRejected, ServerBusy):
         raise
     except StoreError as error:

@@ -12,6 +12,7 @@ from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import BackgroundJobs, JobOrder
 from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import in_full
+from mq_django.transport.sessions import Transport
 from tests.seeding import publish
 from tests.waiting import wait_until
 
@@ -45,7 +46,7 @@ def test_a_subscription_that_was_cut_is_heard_again_when_it_stands(listener, hea
     assert heard.get(timeout=5) == (1, "job")
 
 
-class Cut:
+class Cut(Transport):
     """Cuts every subscription before it sends, so that nobody hears what the commands tell."""
 
     def __init__(self, client):

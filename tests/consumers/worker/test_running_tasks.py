@@ -10,6 +10,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.progress import AFTER, ProgressReporter, RunningTasks
 from mq_django.errors import ConnectionLost
 from mq_django.transport.connections import get_client, open_session
+from mq_django.transport.sessions import Transport
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
@@ -117,7 +118,7 @@ def test_what_the_consumer_no_longer_holds_is_not_noted(jobs, redis_client):
 
 
 def test_what_could_not_be_noted_is_noted_by_the_next_check(jobs, redis_client):
-    class Lost:
+    class Lost(Transport):
         def pipeline(self, commands):
             raise ConnectionLost("gone")
 
@@ -131,7 +132,7 @@ def test_what_could_not_be_noted_is_noted_by_the_next_check(jobs, redis_client):
 def test_several_tasks_are_noted_in_one_round_trip(jobs, redis_client):
     pipelines = []
 
-    class Counted:
+    class Counted(Transport):
         def pipeline(self, commands):
             pipelines.append(commands)
             return jobs.rig.session.pipeline(commands)
