@@ -2,8 +2,7 @@
 
 `verbs` is the table of the verbs of `mq`: the name of each, its arguments, and the function that does it, whose first
 line of documentation is the help. An argument says which other one it `needs`, and `Verb.run_with()` refuses it without
-that. `commands/mq.py` gives the table to argparse, finds the verb,
-and turns errors into one line and an exit status. A verb of an earlier version says what to write in its place.
+that. `commands/mq.py` gives the table to argparse, finds the verb, and turns errors into one line and an exit status.
 
 A function gets the options and the terminal, and returns a `terminal.VerbResult`: JSON values, and lines for people.
 The functions are in modules by what they are about:

@@ -462,26 +462,3 @@ VERBS: dict[str, Verb | Actions] = {
         ),
     ),
 }
-
-#: What to write in the place of verbs of earlier versions.
-MOVED = {
-    "cancel": "purge QUEUE ID",
-    "delete": "purge QUEUE ID --state dead",
-    "errors": "redrive QUEUE --errors",
-    "health": "doctor --health",
-    "limits": "status --limits",
-    "log": "topics log TOPIC",
-    "move": "redrive QUEUE --to QUEUE",
-    "partitions": "status QUEUE --partitions",
-    "peek": "find QUEUE --state ready",
-    "rates": "status --rates",
-    "relay": "outbox --relay",
-    "replay": "topics replay TOPIC:GROUP",
-    "resubmit": "redrive QUEUE ID --data JSON",
-    "seek": "topics seek TOPIC:GROUP PLACE",
-    "show": "find ID",
-    "stack": "consumers --stacks ID",
-    "top": "status --watch",
-    "unsubscribe": "topics unsubscribe TOPIC:GROUP",
-    "why": "find ID",
-}

@@ -14,7 +14,7 @@ from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
 from mq_django.management.terminal import Terminal, user_name
-from mq_django.management.verbs import MOVED, VERBS
+from mq_django.management.verbs import VERBS
 from mq_django.stores.activity import acting
 
 #: The exit code if the reader of the output has closed it, as that of a program that SIGPIPE ends.
@@ -35,10 +35,6 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """See BaseCommand.run_from_argv(). Ends without a traceback if the output is closed, as by `| head`."""
-        verb = next((word for word in argv[2:] if not word.startswith("-")), "")
-        if verb in MOVED:
-            self.stderr.write(f"There is no verb {verb}. Use: manage.py mq {MOVED[verb]}")
-            raise SystemExit(2)
         try:
             try:
                 super().run_from_argv(argv)
