@@ -446,9 +446,8 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     """
     source, into = one_queue(name), check_target(name, target)
     mover = Mover(source, open_transport("inspect", source.connection), into)
-    left, outcome = _valid(entries)
-    while left and outcome.error is None:
-        left = _move_next(mover, left, into, outcome)
+    known, outcome = _valid(entries)
+    move_letters(mover, known, into, outcome)
     outcome.without_handler = without_handler(target, mover.names)
     return outcome
 
@@ -482,17 +481,23 @@ def without_handler(target: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in set(names) if registry.find(target, name) is None)
 
 
-def _move_next(mover: Mover, entries: list[str], target: QueueConfig, outcome: Outcome) -> list[str]:
-    """Move the first of some dead letters, and return the others."""
-    try:
-        words, is_full = mover.write(entries[:100])
-        mover.remove(entries, words)
-    except StoreError as error:
-        outcome.error = error
-        return entries
-    outcome.missing += words.count("MISSING")
-    outcome.refused += sum(word in REFUSED for word in words)
-    outcome.done += sum(word not in REFUSED and word != "MISSING" for word in words)
-    if is_full:
-        outcome.error = QueueFull(f"Queue {target.name!r} is at its MAX_DEPTH of {target.max_depth}")
-    return entries[len(words) :]
+def move_letters(mover: Mover, entries: Sequence[str], target: QueueConfig, outcome: Outcome) -> None:
+    """Move dead letters until all are moved, or an error ends it."""
+    while entries and outcome.error is None:
+        try:
+            words, is_full = mover.write(entries[:100])
+            mover.remove(entries, words)
+        except StoreError as error:
+            outcome.error = error
+            return
+        outcome.missing += words.count("MISSING")
+        outcome.refused += sum(word in REFUSED for word in words)
+        outcome.done += sum(word not in REFUSED and word != "MISSING" for word in words)
+        if is_full:
+            outcome.error = is_at_depth(target)
+        entries = entries[len(words) :]
+
+
+def is_at_depth(target: QueueConfig) -> QueueFull:
+    """Return the error of a queue that takes no more messages."""
+    return QueueFull(f"Queue {target.name!r} is at its MAX_DEPTH of {target.max_depth}")

@@ -1,6 +1,6 @@
 """Start, watch and cancel background jobs: on dead letters, and on ready or waiting messages.
 
-`mq_django.consumers.supervisor.redriver` runs them.
+`mq_django.consumers.supervisor.job_runner` runs them.
 """
 
 import time

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import get_args
 
-from mq_django.conf import get_config
-from mq_django.errors import QueueFull, StoreError
+from mq_django.conf import QueueConfig, get_config
+from mq_django.errors import StoreError
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome, effect_of
-from mq_django.inspector.dead_letters import check_target, without_handler
+from mq_django.inspector.dead_letters import check_target, is_at_depth, move_letters, without_handler
 from mq_django.inspector.message_lists import find_message
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import one_queue
@@ -56,9 +56,7 @@ def move(name: str, state: ActionableState, target: str, refs: Sequence[str]) ->
     for named, found in members.items():
         left = iter(found)
         while (chosen := [*islice(left, AT_ONCE)]) and outcome.error is None:
-            _move_found(mover, state, sources[named], chosen, outcome)
-    if isinstance(outcome.error, QueueFull):
-        outcome.error = QueueFull(f"Queue {target!r} is at its MAX_DEPTH of {into.max_depth}")
+            _move_found(mover, state, sources[named], chosen, into, outcome)
     outcome.without_handler = without_handler(target, mover.names)
     return outcome
 
@@ -95,20 +93,23 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
 
 
 def _move_found(
-    mover: Mover, state: ActionableState, source: MessageSource, members: list[bytes], outcome: Outcome
+    mover: Mover,
+    state: ActionableState,
+    source: MessageSource,
+    members: list[bytes],
+    into: QueueConfig,
+    outcome: Outcome,
 ) -> None:
     """Move messages of a source until all are moved, or an error ends it."""
     while members and outcome.error is None:
         try:
             held = mover.hold(source, members, step=NO_STEP._replace(state=state))
-            words, is_full = mover.write(held.entries)
-            mover.remove(held.entries, words)
         except StoreError as error:
             outcome.error = error
             return
         members = members[len(held.words) :]
         outcome.missing += sum(word in ("MISSING", "ELSEWHERE") for word in held.words)
-        outcome.refused += sum(word in REFUSED for word in (*held.words, *words))
-        outcome.done += sum(word not in REFUSED and word != "MISSING" for word in words)
-        if held.is_full or is_full:
-            outcome.error = QueueFull()
+        outcome.refused += sum(word in REFUSED for word in held.words)
+        move_letters(mover, held.entries, into, outcome)
+        if held.is_full and outcome.error is None:
+            outcome.error = is_at_depth(into)

@@ -4,9 +4,9 @@ import pytest
 
 from mq_django import inspector
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
-from mq_django.inspector import dead_letters, jobs, message_lists
+from mq_django.inspector import dead_letters, jobs, message_lists, moves
 from mq_django.stores.moving import Mover
-from tests.seeding import bury, bury_garbage, bury_many
+from tests.seeding import bury, bury_garbage, bury_many, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -80,3 +80,17 @@ def test_names_without_a_handler_are_told_if_this_project_handles_the_queue(mq_s
     mq_settings(QUEUES={"emails": {}, "default": {}, "others": {"EXTERNAL": True}})
     assert dead_letters.without_handler("default", ["nobody.has.this", "nobody.has.this"]) == ["nobody.has.this"]
     assert dead_letters.without_handler("others", ["nobody.has.this"]) == []
+
+
+def test_messages_whose_dead_letters_are_longer_than_they_are_move_together(monkeypatch):
+    """As dead letters they pass in more steps than they become dead letters: none of them stays one."""
+    for n in range(40):
+        publish("emails", "welcome", f"{n:>48}")
+    # Twenty have one byte less.
+    monkeypatch.setattr("mq_django.stores.moving.STEP_BYTES", 20 * 50 + 1)
+    refs = [view.ref for view in message_lists.messages("emails", "ready", limit=50).rows]
+
+    outcome = moves.move("emails", "ready", "default", refs)
+
+    assert (outcome.done, outcome.missing, outcome.refused, outcome.error) == (40, 0, 0, None)
+    assert counts() == (0, 40)
