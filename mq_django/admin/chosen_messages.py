@@ -19,10 +19,9 @@ from mq_django.core.texts import escape, truncate
 from mq_django.errors import MQError, QueueFull, StoreError
 from mq_django.inspector import actions, dead_letters, moves
 from mq_django.inspector.actions import Outcome, effect_of
-from mq_django.inspector.copies import has_secrets
 from mq_django.inspector.jobs import Matching
 from mq_django.inspector.message_lists import get_message
-from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
+from mq_django.inspector.message_views import MessageState, MessageView, exported, has_secrets, ref_of
 from mq_django.producers import queues
 from mq_django.stores.activity import recorded
 

@@ -1,4 +1,4 @@
-"""The usage of a queue's limits, and the keys with parked messages."""
+"""The limits of a queue, their usage, and the keys with parked messages; changing limits at run time."""
 
 from typing import Any
 
@@ -8,20 +8,23 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from mq_django.admin import limit_form
 from mq_django.admin.ui import charts, filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, report, tabs
 from mq_django.conf import get_config
 from mq_django.core.limits import NO_LIMIT, Limits, Rate, Weights
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
-from mq_django.errors import NotSupported
+from mq_django.errors import InvalidArguments, NotSupported
 from mq_django.inspector import key_lines, plans
+from mq_django.inspector.action_log import to_undo
+from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import HeadState, KeyLine, KeyShare, LineHead, line_hash, line_of
+from mq_django.inspector.limits import SETTINGS, set_limits
 from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
 from mq_django.inspector.problem_sentences import changed_limit, limit_label
+from mq_django.inspector.queues import quick_stats
 
 #: The most keys with parked messages that are listed.
 MAX_KEYS = 20
@@ -32,7 +35,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     use = plans.limits(name, count=MAX_KEYS)
     if use is None:
         return {}
-    limits, whole = use.limits, limit_form.limits_of_whole(name)
+    limits, whole = use.limits, limits_of_whole(name)
     return {
         "limits": _rows(limits, use),
         "limit_changes": [text.visible(changed_limit(change, whole), limit=1000) for change in use.changes.values()],
@@ -369,3 +372,66 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     states: dict[HeadState, str] = {"delayed": "delayed", "on hold": "parked"}
     state = states.get(head.state, "unhandled")
     return page.url("message", name, state, text.to_url(member.encode(errors="replace")))
+
+
+# The form that changes the limits of a queue at run time, and changes them back.
+
+#: Before the name of a field: its value when the form was shown. Only what the user has changed is changed.
+SEEN = "seen_"
+
+
+def limits_of_whole(name: str) -> Limits:
+    """Return the limits that the settings have for a queue, or for the queue of a partition."""
+    return get_config().queue(get_config().queue(name).public_name).limits
+
+
+@needs(VIEW, OPERATE)
+def change(page: Page, name: str) -> HttpResponse:
+    """Change limits of a queue by a form, which may begin with what an entry of the activity has changed."""
+    url, names, entry = page.queue_url(name), limits_of_whole(name).changeable, filter_form.given(page, "entry") or ""
+    known = quick_stats(name).limit_changes
+    if not names:
+        return page.leave(url, _("The settings give this queue no limit that could be changed."))
+    now = {**dict.fromkeys(names, SETTINGS), **{each.limit: each.value for each in known.values()}}
+    action = to_undo(entry) if entry and not page.is_confirmed else None
+    if entry and action is None and not page.is_confirmed:
+        return page.leave(url, _("These limits were changed anew since."))
+    if not page.is_confirmed:
+        return _form(page, name, now, {**now, **({} if action is None else action.undo["before"])})
+    posted = {field: value.strip() for field, value in page.request.POST.items() if isinstance(value, str)}
+    values: Any = {each: posted.get(each) or SETTINGS for each in names if posted.get(each) != posted.get(SEEN + each)}
+    reason = posted.get("reason", "")
+    try:
+        if not values or not set_limits(name, **values, who=page.request.user.get_username(), reason=reason):
+            return page.leave(url, _("No limit was changed."), messages.INFO)
+    except InvalidArguments:
+        page.say(messages.ERROR, _("A rate is such as 10/s, 100/m or 5/10s, a concurrency a number from 1."))
+        return _form(page, name, {each: posted.get(SEEN + each, "") for each in names}, posted)
+    said = ", ".join(f"{each} {value}" for each, value in values.items())
+    page.log(name, f"Changed limits: {said}{reason and f': {reason[:MAX_REASON]}'}")
+    return page.leave(url, _("The limits are changed."), messages.SUCCESS)
+
+
+def _form(page: Page, name: str, seen: dict[Any, str], asked: dict[Any, str]) -> HttpResponse:
+    configured = limits_of_whole(name)
+    inputs: list[dict[str, Any]] = [
+        {
+            "name": each,
+            "label": limit_label(each),
+            "value": asked.get(each, ""),
+            "maxlength": "20",
+            "help": _("In the settings: %(value)s. Or “settings”: as there, or “none”: no limit.")
+            % {"value": getattr(configured, each)},
+        }
+        for each in configured.changeable
+    ]
+    reason = {"name": "reason", "label": _("Reason"), "value": asked.get("reason", ""), "maxlength": str(MAX_REASON)}
+    return confirm(
+        page,
+        name,
+        _("Change the limits?"),
+        _("They hold from the next fetch on, until they are changed back. Running handlers are not interrupted."),
+        _("Yes, change them"),
+        fields=[(SEEN + each, seen.get(each, "")) for each in configured.changeable],
+        inputs=[*inputs, {**reason, "help": _("Optional. Shown with your name until they are changed back.")}],
+    )

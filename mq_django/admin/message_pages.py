@@ -1,4 +1,4 @@
-"""The page of a message in any state, cancelling one that is ready or runs, and what is done with dead letters."""
+"""The page of a message: why it does not run, what it streams, cancelling it, and what is done with dead letters."""
 
 import json
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
 from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
-from mq_django.admin.stream_part import streamed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import HIDDEN
-from mq_django.admin.ui.json_text import NotJSON, difference, read
+from mq_django.admin.ui.live import LiveParts
 from mq_django.admin.ui.page import (
     CHOSEN,
     OPERATE,
@@ -32,16 +32,27 @@ from mq_django.admin.ui.text import bar_of
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.message_streams import Chunk
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
-from mq_django.inspector import actions, copies, dead_letters, explain
+from mq_django.inspector import actions, dead_letters, explain
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import Cause, reason, why
 from mq_django.inspector.holds import can_hold
 from mq_django.inspector.key_lines import line_hash, line_of
 from mq_django.inspector.message_lists import get_message
-from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
+from mq_django.inspector.message_stream import StreamView, stream_of
+from mq_django.inspector.message_views import (
+    MessageState,
+    MessageView,
+    as_json,
+    as_publish,
+    as_xadd,
+    exported,
+    has_secrets,
+    ref_of,
+)
 from mq_django.inspector.queues import queue as read_queue
 
 #: The form field that asks for the replacement of the process.
@@ -112,13 +123,13 @@ def _copies(name: str, view: MessageView, *, can_see_data: bool) -> dict[str, An
     if not can_see_data or not view.has_data:
         return {}
     found = [
-        ("JSON", copies.as_json(view)),
-        ("manage.py mq publish", copies.as_publish(name, view)),
-        ("XADD (redis-cli)", copies.as_xadd(name, view)),
+        ("JSON", as_json(view)),
+        ("manage.py mq publish", as_publish(name, view)),
+        ("XADD (redis-cli)", as_xadd(name, view)),
     ]
     return {
         "copies": [(label, text.visible(copied, lines=True)) for label, copied in found if copied],
-        "copies_redacted": copies.has_secrets(view),
+        "copies_redacted": has_secrets(view),
     }
 
 
@@ -313,11 +324,11 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
     if written is None:
         return _form(page, name, entry, editable(view.data))
     try:
-        changed = read(written)
-    except NotJSON as error:
+        changed = text.read_json(written)
+    except text.NotJSON as error:
         return _form(page, name, entry, written, str(error))
     if not page.is_confirmed:
-        changes = difference(view.data, changed)
+        changes = text.difference(view.data, changed)
         return confirm(
             page,
             name,
@@ -419,3 +430,64 @@ def _lines(name: str, criteria: Filter) -> Iterator[str]:
     except StoreError as error:
         # The headers of the response were already sent.
         yield json.dumps({"incomplete": sentence_of(error)}) + "\n"
+
+
+# What the handler of a message streams, as a live part of its page.
+
+PARTS = ("tabs", "message_stream")
+
+
+def streamed(page: Page, name: str, view: MessageView) -> dict[str, Any]:
+    """Return what the page of a message adds if its queue keeps streams, and there is one or may be one."""
+    found, may_stream = stream_of(name, view.id), view.state not in ("dead", "handled")
+    if get_config().queue(name).stream is None or not (found or may_stream):
+        return {}
+    context = _context(page, name, view.state, found)
+    url = page.url("message_stats", name, view.state, text.to_url(view.id.encode(errors="replace")))
+    is_live = may_stream or (found is not None and found.end is None)
+    return {"live": page.live(PARTS, context).context(), "live_url": url if is_live else "", **context}
+
+
+@needs(VIEW)
+def stats(page: Page, name: str, state: str, message: str) -> HttpResponse:
+    """Return the live parts of the page of a message."""
+    message_id = text.from_url(message).decode(errors="replace")
+
+    def live() -> LiveParts:
+        return page.live(PARTS, _context(page, name, state, stream_of(name, message_id)))
+
+    return page.shared("message", live).response(page.request)
+
+
+def _context(page: Page, name: str, state: str, found: StreamView | None) -> dict[str, Any]:
+    context = {"tabs": tabs(page, name, state)}
+    if found is None:
+        return {**context, "summary": _("Nothing was streamed yet."), "pieces": [], "earlier": ""}
+    can_see_data = page.can(SEE_DATA)
+    said = ngettext("%(count)s earlier entry is not shown.", "%(count)s earlier entries are not shown.", found.earlier)
+    shown = [chunk for chunk in found.chunks if can_see_data or chunk.kind in ("restart", "end")]
+    streaming = _("The handler is streaming.") if state == "pending" else ""
+    return {
+        **context,
+        "summary": _("The stream has ended.") if found.end else streaming,
+        "pieces": [(chunk.kind, _html(chunk, can_see_data=can_see_data)) for chunk in shown],
+        "earlier": said % {"count": text.number(found.earlier)} if found.earlier else "",
+    }
+
+
+def _html(chunk: Chunk, *, can_see_data: bool) -> SafeString | str:
+    match chunk.kind:
+        case "text":
+            return text.visible(chunk.value[-text.LONGEST :], lines=True)
+        case "log":
+            return text.visible(chunk.value)
+        case "json":
+            return text.visible(json.dumps(chunk.value, ensure_ascii=False))
+        case "bytes":
+            return text.size(len(chunk.value))
+        case "restart":
+            return _("Restarted: attempt %(number)s") % {"number": text.number(chunk.attempt)}
+    ending = ending_words(chunk.outcome)  # type: ignore[arg-type] # read_chunk() knows no others
+    said = _("Ended: %(ending)s") % {"ending": ending}
+    error = shown_error(chunk.error, can_see_data=can_see_data, limit=1000) if chunk.error else ""
+    return format_html("{}. {}", said, error) if error else said

@@ -19,7 +19,6 @@ from django.utils.translation import gettext as _
 from mq_django import registry
 from mq_django.admin.message_pages import editable, state_of
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.json_text import NotJSON, difference, read
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sentence_of, tabs
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
@@ -162,8 +161,8 @@ def _json(fields: Mapping[str, str], field: str, errors: dict[str, str]) -> Any:
     if not fields.get(field, "").strip():
         return None
     try:
-        found = read(fields[field])
-    except NotJSON as error:
+        found = text.read_json(fields[field])
+    except text.NotJSON as error:
         errors[field] = str(error)
         return None
     if is_redacted(found):
@@ -223,8 +222,8 @@ def _value(parameter: Parameter, written: str, field: str, errors: dict[str, str
     if parameter.annotation in (str, "str"):
         return written
     try:
-        return read(written)
-    except NotJSON as error:
+        return text.read_json(written)
+    except text.NotJSON as error:
         if parameter.annotation is Parameter.empty and not _is_variable(parameter):
             return written
         errors[field] = str(error)
@@ -283,7 +282,7 @@ def _seen(name: str) -> list[str]:
 def _ask(page: Page, name: str, asked: Asked, original: MessageView | None) -> HttpResponse:
     is_task = bool(asked.fields.get(TASK))
     shown: Any = {"args": list(asked.args), "kwargs": dict(asked.kwargs)} if is_task else asked.data
-    changes = "" if original is None or is_task else difference(original.data, asked.data)
+    changes = "" if original is None or is_task else text.difference(original.data, asked.data)
     unchanged = original is not None and not is_task and not changes
     handler = registry.find(name, asked.name)
     sentence = _("It is a new message, with a new id.") if not is_task else _("It runs as soon as a consumer is free.")

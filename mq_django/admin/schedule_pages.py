@@ -13,7 +13,6 @@ from mq_django import registry
 from mq_django.admin.message_pages import editable
 from mq_django.admin.schedule_rows import BACK, NAMED, TICK, asked_name, change_url, shown_tick, times_of, url_back
 from mq_django.admin.ui import text
-from mq_django.admin.ui.json_text import difference
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, View, confirm, needs, tabs
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
@@ -351,7 +350,7 @@ def _confirm_undo(
         samples = {"diff": text.pretty(before), "diff_title": _("Its options")}
     else:
         title, sentence = _("Change schedule “%(name)s” back?"), _("Its earlier options count from now on.")
-        samples = {"diff": difference(redact(plan.options), before), "diff_title": _("Changes of the options")}
+        samples = {"diff": text.difference(redact(plan.options), before), "diff_title": _("Changes of the options")}
     return confirm(
         page,
         name,

@@ -19,7 +19,6 @@ from mq_django.management import (
     queue_verbs,
     repartition_verb,
     schedule_verbs,
-    stream_verb,
     topic_verbs,
     workflow_verbs,
 )
@@ -285,7 +284,7 @@ VERBS: dict[str, Verb | Actions] = {
         LIMIT,
     ),
     "tail": verb(
-        stream_verb.tail,
+        message_verbs.tail,
         arg("id", "The id of a message or task."),
         arg("--queue", "Its queue, or the group of a topic as topic:group. Default: all are searched."),
         arg("--after", "Only what follows this entry, whose id --json shows.", metavar="ENTRY"),

@@ -10,6 +10,7 @@
 It uses only OpenTelemetry's API. The project configures the SDK, the exporters and the propagators.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,9 +23,11 @@ from mq_django import __version__
 from mq_django.core.clock import read_duration
 from mq_django.core.ids import CORRELATION_HEADER
 from mq_django.core.logs import get_logger
+from mq_django.core.message_format import HEADER_NAME, RESERVED
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Outcome, Retry
 from mq_django.core.texts import path_of
+from mq_django.errors import MissingDependency
 from mq_django.middleware import (
     Handling,
     Publish,
@@ -33,9 +36,17 @@ from mq_django.middleware import (
     around_publishing,
 )
 from mq_django.observability import semantic_conventions as names
-from mq_django.observability.trace_headers import contexts, extracted, inject, metrics, own_context, trace
-from mq_django.observability.wrapping import Ended, around
+from mq_django.observability.wrapping import Ended, around, may_add_headers
 from mq_django.signals import message_published
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.propagators.textmap import Getter, Setter
+except ImportError as error:
+    raise MissingDependency(
+        'mq_django.observability.opentelemetry needs opentelemetry-api: pip install "mq-django[opentelemetry]"'
+    ) from error
 
 logger = get_logger(__name__)
 
@@ -102,7 +113,7 @@ class _Sending:
     @contextmanager
     def measured(self, call: PublishCall) -> Iterator[trace.Span]:
         """Run a call that publishes within its span, whose context it gets as headers."""
-        common, begin, own = _sending(call.queue), time.perf_counter(), own_context(call)
+        common, begin, own = _sending(call.queue), time.perf_counter(), _own_context(call)
         with self._tracer.start_as_current_span(
             f"{names.PUBLISH} {call.queue}",
             kind=trace.SpanKind.PRODUCER,
@@ -110,7 +121,7 @@ class _Sending:
             links=[trace.Link(own)] if own.is_valid else (),
         ) as span:
             if not own.is_valid:
-                inject(call)
+                _inject(call)
             try:
                 yield span
             except BaseException as error:
@@ -164,7 +175,7 @@ class _Processing:
     def _context_and_links(self, headers: Mapping[str, str]) -> tuple[contexts.Context, list[trace.Link]]:
         """Return the context in which an attempt runs, and the links of its span."""
         around = trace.get_current_span()
-        context = extracted(headers, contexts.get_current())
+        context = _extracted(headers, contexts.get_current())
         creation = trace.get_current_span(context).get_span_context()
         if not creation.is_valid or creation == around.get_span_context():
             # Nothing came with the message.
@@ -182,7 +193,7 @@ def _of_batch(handling: Handling) -> tuple[contexts.Context, list[trace.Link]]:
     """Return the context in which the call of a batch runs, and the links to what has published its messages."""
     context, links = contexts.get_current(), list[trace.Link]()
     for message in handling.messages[: names.MAX_LINKS]:
-        creation = trace.get_current_span(extracted(message.headers, context)).get_span_context()
+        creation = trace.get_current_span(_extracted(message.headers, context)).get_span_context()
         if creation.is_valid and creation != trace.get_current_span().get_span_context():
             links.append(trace.Link(creation))
     return context, links
@@ -271,3 +282,68 @@ def _of_message(message: Message, more: Mapping[str, str] | None = None) -> Attr
     if conversation:
         found[names.CONVERSATION_ID] = conversation
     return found
+
+
+# Contexts in the headers of messages.
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]")
+
+
+def _header_name(field: str) -> str:
+    """Return the name that a field of a propagator has in a message: `X-B3-TraceId` is `xb3traceid`."""
+    return _NOT_IN_NAMES.sub("", field.lower())
+
+
+class _HeaderSetter(Setter[dict[str, str]]):
+    """Writes the fields of a propagator to headers."""
+
+    def set(self, carrier: dict[str, str], key: str, value: str) -> None:
+        """Set a header, unless no message can have one of its name."""
+        name = _header_name(key)
+        if HEADER_NAME.fullmatch(name) and name not in RESERVED:
+            carrier[name] = value
+
+
+class _HeaderGetter(Getter[Mapping[str, str]]):
+    """Reads the fields of a propagator from headers."""
+
+    def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
+        """Return the values of a field, None without one."""
+        found = carrier.get(_header_name(key))
+        return None if found is None else [found]
+
+    def keys(self, carrier: Mapping[str, str]) -> list[str]:
+        """Return the names of all headers."""
+        return list(carrier)
+
+
+_GETTER, _SETTER = _HeaderGetter(), _HeaderSetter()
+
+
+def _inject(call: PublishCall) -> None:
+    """Add the current context to the headers of all messages of a call."""
+    if may_add_headers(call):
+        propagate.inject(call.headers, setter=_SETTER)
+
+
+def _extracted(headers: Mapping[str, str], base: contexts.Context) -> contexts.Context:
+    """Return a context with what came in headers. Invalid values are left out."""
+    if not headers:
+        return base
+    try:
+        return propagate.extract(headers, base, _GETTER)
+    except Exception:
+        # Other programs write headers, and a project may have a propagator of its own.
+        logger.warning("The context in the headers of a message cannot be read", exc_info=True)
+        return base
+
+
+def _own_context(call: PublishCall) -> trace.SpanContext:
+    """Return the context that the caller has put into the headers of the messages, or an invalid one.
+
+    All messages of a call have the same headers of their own.
+    """
+    headers = call.messages[0].headers
+    if headers and not headers.keys().isdisjoint(map(_header_name, propagate.get_global_textmap().fields)):
+        return trace.get_current_span(_extracted(headers, contexts.Context())).get_span_context()
+    return trace.INVALID_SPAN_CONTEXT

@@ -193,7 +193,7 @@ def _read(path: Path) -> Sequence[tuple[str, Value]]:
 def _write(path: Path, values: Mapping[str, Value]) -> None:
     new = path.with_suffix(".new")
     try:
-        # Allocated first, because the file is then mapped into memory: see allocated_files.
+        # Allocated first, because the file is then mapped into memory, and must not be full: see AllocatedDict.
         new.write_bytes(bytes(HEAD + sum(len(key.encode()) + ENTRY for key in values)))
         file = mmap_dict.MmapedDict(str(new))
         try:

@@ -28,7 +28,7 @@ from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, StepService, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
+from mq_django.consumers.worker.main import OrphanHeartbeat
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
 from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.consumers.worker.settler import SettleService

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management import CommandError
 
-from mq_django.management import stream_verb
+from mq_django.management import message_verbs
 from tests.management.test_mq import mq, refusal
 from tests.seeding import add_to_stream, publish
 
@@ -71,12 +71,12 @@ def test_secrets_are_replaced_and_odd_characters_escaped(message_id):
 
 def test_an_interrupt_ends_it_quietly(message_id, monkeypatch, capsys):
     def interrupted(*args, **options):
-        yield from stream_verb_read(*args, **options)
+        yield from read(*args, **options)
         raise KeyboardInterrupt
 
-    stream_verb_read = stream_verb.read_stream
+    read = message_verbs.read_stream
     add(message_id, ("text", "Hello"), END)
-    monkeypatch.setattr(stream_verb, "read_stream", interrupted)
+    monkeypatch.setattr(message_verbs, "read_stream", interrupted)
     with pytest.raises(SystemExit) as ended:
         mq("tail", message_id)
     assert ended.value.code == 130

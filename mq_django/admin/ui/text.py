@@ -1,5 +1,6 @@
-"""Format values as text and HTML. Data of messages is escaped, and invisible characters in it are shown."""
+"""Format values as text and HTML, and read JSON. Data of messages is escaped, and invisible characters are shown."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -17,13 +18,15 @@ from django.utils.translation import ngettext
 
 from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core.breakers import Breaker
+from mq_django.core.jsontext import loads
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
 from mq_django.core.options import History, StreamLimits, options_of
 from mq_django.core.partitions import public_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import Number, Progress
-from mq_django.core.texts import runs, truncate
+from mq_django.core.texts import escape, runs, truncate
+from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import progress_of
 from mq_django.inspector.problem_sentences import date, duration, local, number, period
 from mq_django.inspector.queues import redis_now_ms
@@ -275,3 +278,51 @@ def _retries(policy: RetryPolicy) -> str:
         return words
     counted = ngettext("%(retries)s; %(count)s attempt", "%(retries)s; %(count)s attempts", most)
     return counted % {"retries": words, "count": most}
+
+
+# JSON that a user types: read it, say where it is wrong, and show what was changed.
+
+#: Lines of a difference that are shown, and characters of each.
+MAX_LINES, LONGEST_LINE = 400, 1000
+
+
+class NotJSON(Exception):
+    """A text is not JSON; the sentence says where."""
+
+
+def read_json(written: str) -> Any:
+    """Return the value of JSON text that a user has typed.
+
+    Raises:
+        NotJSON: it is something else.
+    """
+    try:
+        return loads(written.encode(errors="surrogatepass"))
+    except DecodeError as error:
+        raise NotJSON(_sentence(written, str(error))) from error
+
+
+def _sentence(written: str, otherwise: str) -> str:
+    try:
+        json.loads(written)
+    except json.JSONDecodeError as error:
+        where = {"line": error.lineno, "column": error.colno, "reason": error.msg}
+        return _("This is not JSON. Line %(line)s, column %(column)s: %(reason)s.") % where
+    except (ValueError, RecursionError):
+        pass
+    return _("This is not JSON: %(reason)s.") % {"reason": escape(otherwise)[:200]}
+
+
+def difference(before: Any, after: Any) -> SafeString:
+    """Return the unified difference of two JSON values as HTML; empty if they are equal."""
+    old, new = (json.dumps(value, indent=2, ensure_ascii=False).splitlines() for value in (before, after))
+    found = list(difflib.unified_diff(old, new, lineterm=""))[2:]
+    shown = format_html_join("", "{}", ((line,) for line in _marked(found[:MAX_LINES])))
+    more = format_html("…\n") if len(found) > MAX_LINES else ""
+    return format_html("{}{}", shown, more) if found else SafeString()
+
+
+def _marked(lines: list[str]) -> Iterator[SafeString]:
+    marks = {"+": "<ins>{}\n</ins>", "-": "<del>{}\n</del>"}
+    for line in lines:
+        yield format_html(marks.get(line[:1], "{}\n"), visible(line, limit=LONGEST_LINE))

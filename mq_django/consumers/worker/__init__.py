@@ -14,7 +14,7 @@ to call next when a call has failed.
 
 `once_call` is called in the place of a handler with `@exactly_once`. `timekeeper` interrupts handlers past their
 timeout and those that were cancelled. `isolation` passes messages on that must run alone, because one of them may have
-killed a process. `orphan_heartbeat` keeps the deliveries of this process while its supervisor is dead.
+killed a process. `main` keeps the deliveries of this process while its supervisor is dead.
 
 Whatever a handler raises, returns or logs, its delivery gets one outcome, and its slot goes on.
 """

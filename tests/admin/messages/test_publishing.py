@@ -11,7 +11,7 @@ from django.core.management import call_command
 from mq_django import handler, inspect, inspector, queues, task
 from mq_django.conf import get_config
 from mq_django.core.redaction import REDACTED
-from mq_django.inspector import copies
+from mq_django.inspector import message_views
 from tests.admin.conftest import BASE
 from tests.seeding import bury, dead_entry
 
@@ -158,15 +158,15 @@ def test_the_copied_commands_publish_the_same_message(operator, redis_client, dj
     publish(ODD, key="user 7's", headers={"tenant": 'a"b'})
     (view,) = inspect.messages("emails", "ready", limit=5).rows
 
-    assert json.loads(copies.as_json(view))["data"] == ODD
-    words = shlex.split(copies.as_publish("emails", view))
+    assert json.loads(message_views.as_json(view))["data"] == ODD
+    words = shlex.split(message_views.as_publish("emails", view))
     assert (words[:5], json.loads(words[5])) == (["manage.py", "mq", "publish", "emails", "form.welcome"], ODD)
     assert words[6:9] == ["--key", "user 7's", "--headers"]
     with django_capture_on_commit_callbacks(execute=True):
         call_command(*words[1:])
     _, third = inspect.messages("emails", "ready", limit=5).rows
     assert (third.data, third.key, dict(third.headers)) == (ODD, "user 7's", {"tenant": 'a"b'})
-    command = copies.as_xadd("emails", view)
+    command = message_views.as_xadd("emails", view)
     assert "\n" not in command
     redis_client.execute_command(*split_as_redis_cli(command))
     first, _, second = inspect.messages("emails", "ready", limit=5).rows
@@ -198,7 +198,7 @@ def split_as_redis_cli(line):
 def test_a_shell_reads_the_copied_command_as_it_was_meant(operator):
     publish(ODD)
     (view,) = inspect.messages("emails", "ready", limit=5).rows
-    command = copies.as_publish("emails", view).removeprefix("manage.py")
+    command = message_views.as_publish("emails", view).removeprefix("manage.py")
     run = subprocess.run(["sh", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True, timeout=10)
     assert json.loads(run.stdout.split(b"\0")[4]) == ODD
 

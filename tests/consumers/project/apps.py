@@ -9,7 +9,7 @@ from django.apps import AppConfig
 
 from mq_django.consumers import service
 from mq_django.consumers.supervisor import heartbeat
-from mq_django.consumers.worker import orphan_heartbeat
+from mq_django.consumers.worker import main
 from mq_django.transport.connections import TIMEOUTS
 
 #: Seconds between two heartbeats, at most. After how much silence a supervisor is dead stays what it is.
@@ -42,7 +42,7 @@ class Project(AppConfig):
         for place, value in (LIMITS | json.loads(os.environ.get("MQ_TEST_LIMITS", "{}"))).items():
             module, name = place.split(":")
             replace(import_module(module), name, value)
-        for beating in (heartbeat, orphan_heartbeat):
+        for beating in (heartbeat, main):
             replace(beating, "interval", often)
 
 
