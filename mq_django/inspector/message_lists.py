@@ -265,14 +265,15 @@ def log_rows(config: TopicConfig, transport: Transport, chosen: LogRange, *, aft
         StoreError: cannot reach Redis.
     """
     if not config.parts:
-        yield from _Part(config, transport, chosen, limit, "").rows(after)
+        part = _Part(config, transport, chosen, limit, "")
+        yield from islice(part.rows(transport.ask(part.command(after))), limit)
         return
     size = max(LEAST, 2 * limit // len(config.parts))
     parts = [_Part(part, transport, chosen, size, f"{SEPARATOR}{part.number}") for part in config.parts]
     cursors = [_cursor(part, chosen, after) for part in config.parts]
     commands = [[part.command(*cursor)] for part, cursor in zip(parts, cursors, strict=True)]
     replies = fan_out([transport] * len(parts), commands)
-    each = [part.from_first(reply) for part, (reply,) in zip(parts, replies, strict=True)]
+    each = [part.rows(reply_or_raise(reply)) for part, (reply,) in zip(parts, replies, strict=True)]
     yield from islice(heapq.merge(*each, key=_order, reverse=chosen.newest_first), limit)
 
 
@@ -307,22 +308,16 @@ class _Part:
         args: list[Argument] = [begins, ends, order, self._size, most_bytes(chosen.where, chosen.max_bytes)]
         return scripts.command("topic_page", keys=[self._config.keys.log], args=args)
 
-    def rows(self, after: str) -> Iterator[Row]:
-        """Yield the next entries after one, or from the beginning."""
-        return self._decoded(self._transport.ask(self.command(after)))
-
-    def from_first(self, reply: Any) -> Iterator[Row]:
+    def rows(self, reply: Sequence[Any]) -> Iterator[Row]:
         """Yield the entries in a first reply, and all that follow."""
-        found = list(self._decoded(reply_or_raise(reply)))
-        while found:
-            yield from found
-            last = found[-1][0].partition(SEPARATOR)[0]
-            found = list(self.rows(last)) if len(found) == self._size else []
-
-    def _decoded(self, flat: Sequence[Any]) -> Iterator[Row]:
-        for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            name = f"{entry.decode()}{self._suffix}"
-            yield name, view_of_entry(self._config.name, entry, fields, self._chosen.where, state="log", ref=name)
+        while True:
+            more, *flat = reply
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+                name = f"{entry.decode()}{self._suffix}"
+                yield name, view_of_entry(self._config.name, entry, fields, self._chosen.where, state="log", ref=name)
+            if not more and len(flat) < 2 * self._size:
+                return
+            reply = self._transport.ask(self.command(flat[-2].decode()))
 
 
 def in_log(

@@ -239,7 +239,7 @@ class _Search:
             if time.monotonic() > self._deadline:
                 self.is_late = True
                 break
-            flat = self._transport.run("topic_page", [stream], [after, "+", "xrange", READ, MAX_BYTES])
+            _more, *flat = self._transport.run("topic_page", [stream], [after, "+", "xrange", READ, MAX_BYTES])
             for fields in flat[1::2]:
                 left -= {value for name, value in zip(fields[::2], fields[1::2], strict=True) if name == b"id"}
             if not flat:

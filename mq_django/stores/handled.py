@@ -178,7 +178,7 @@ class MessageHistory:
         if not dash or whole(first) is None or whole(second) is None:
             return None
         named = message_id.encode(errors="replace")
-        for found, fields in self._page(entry, entry, 1):
+        for found, fields in self._page(entry, entry, 1)[1]:
             for field, line in zip(fields[::2], fields[1::2], strict=True):
                 if field == named:
                     return read_handled(found, message_id, line)
@@ -201,7 +201,7 @@ class MessageHistory:
         first = "-" if since_ms is None else f"{min(max(0, since_ms), LAST_MS)}-0"
         size = 2
         while limit > 0:
-            page = self._page(first, before, size)
+            more, page = self._page(first, before, size)
             for entry, fields in page:
                 there = entry == before
                 pairs = [*zip(fields[::2], fields[1::2], strict=True)][::-1]
@@ -213,16 +213,16 @@ class MessageHistory:
                     limit -= 1
                     yield f"{entry}.{index + 1}", read_handled(entry, field.decode(errors="backslashreplace"), line)
                 before = f"({entry}"
-            if len(page) < size:
+            if not more and len(page) < size:
                 return
             # More, if the entries have few messages.
             size = max(1, min(100, limit, 500 * len(page) // (1 + sum(len(fields) // 2 for _, fields in page))))
 
-    def _page(self, first: str, last: str, count: int) -> list[tuple[str, list[Any]]]:
-        """Return entries between two, the newest first."""
+    def _page(self, first: str, last: str, count: int) -> tuple[int, list[tuple[str, list[Any]]]]:
+        """Return entries between two, the newest first, after 1 if these are not all because they have many bytes."""
         args: list[Argument] = [first, last, "xrevrange", count, MAX_LINE]
-        flat = self._transport.run("topic_page", [self._keys.handled], args)
-        return [(entry.decode(), fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
+        more, *flat = self._transport.run("topic_page", [self._keys.handled], args)
+        return more, [(entry.decode(), fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def _position(cursor: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.errors import InvalidOffset, UnknownTopic
 from mq_django.inspector import message_lists
+from mq_django.transport.sessions import Session
 
 PARTITIONS = 3
 
@@ -81,3 +82,22 @@ def test_a_partition_is_listed_by_its_own_name(filled):
     page = message_lists.in_log("orders.1", limit=3)
     assert [row.ref for row in page.rows] == ["1000-0", "1002-0", "1004-0"]
     assert page.after == "1004-0"
+
+
+@pytest.mark.parametrize("where", [Filter(data="nothing"), Filter()])
+def test_long_messages_are_read_a_few_at_a_time(mq_settings, redis_client, monkeypatch, where):
+    """To read all of a page at once would block Redis, and take as much memory here."""
+    mq_settings(QUEUES={}, TOPICS={"orders": {}})
+    for n in range(20):
+        redis_client.xadd(get_config().topic("orders").keys.log, {"type": "long", "data": f'"{n:>800000}"'})
+    counted, receive = [], Session.receive
+
+    def received(session):
+        reply = receive(session)
+        counted.append(str(reply).count("type"))
+        return reply
+
+    monkeypatch.setattr(Session, "receive", received)
+    found = message_lists.in_log("orders", where, limit=50)
+    assert (len(found.rows), found.scanned) == (0 if where.data else 20, 20)
+    assert counted == [10, 10, 0]

@@ -7,16 +7,17 @@
 -- ARGV[4]  limit   entries, at most 501
 -- ARGV[5]  bytes   a longer value is replaced by its length
 --
--- Returns for each: entry, {field, value or its length, ...}.
+-- Returns {1 if the page ends before its limit because it has many bytes, then for each: entry, {field, value or its length,
+-- ...}}.
 
 -- with pages
 local first, last = ARGV[1], ARGV[2]
 if ARGV[3] == 'xrevrange' then
   first, last = last, first
 end
-local reply = {}
-for _, found in ipairs(redis.call(ARGV[3], KEYS[1], first, last, 'count', ARGV[4])) do
-  reply[#reply + 1] = found[1]
-  reply[#reply + 1] = truncate(found[2], tonumber(ARGV[5]))
-end
+local reply = { 0 }
+reply[1] = each_in_range(ARGV[3], KEYS[1], first, last, tonumber(ARGV[4]), function(entry, fields)
+  reply[#reply + 1] = entry
+  reply[#reply + 1] = truncate(fields, tonumber(ARGV[5]))
+end)
 return reply
