@@ -38,7 +38,15 @@ _FINGERPRINT = re.compile(r"mq_django fingerprint ([0-9a-f]{64})")
 
 def command(*arguments: str, module: str = "django") -> list[str]:
     """Return the command line of another `runconsumer` of the same project, run by `python -m module`."""
-    return [sys.executable, "-m", module, "runconsumer", *arguments]
+    return [sys.executable, *_interpreter_options(), "-m", module, "runconsumer", *arguments]
+
+
+def _interpreter_options() -> Iterator[str]:
+    """Yield the options of this interpreter that change what the project does."""
+    yield from ["-O"] * sys.flags.optimize
+    yield from (f"-W{option}" for option in sys.warnoptions)
+    for name, value in sys._xoptions.items():  # noqa: SLF001 - documented by Python
+        yield f"-X{name}" if value is True else f"-X{name}={value}"
 
 
 @contextmanager

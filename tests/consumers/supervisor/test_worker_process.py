@@ -1,4 +1,7 @@
-from mq_django.consumers.supervisor.launcher import environment
+import subprocess
+import sys
+
+from mq_django.consumers.supervisor.launcher import command, environment
 
 
 def test_a_consumer_gets_few_heaps_unless_itsenvironment_says_otherwise(monkeypatch):
@@ -6,3 +9,11 @@ def test_a_consumer_gets_few_heaps_unless_itsenvironment_says_otherwise(monkeypa
     assert environment()["MALLOC_ARENA_MAX"] == "2"
     monkeypatch.setenv("MALLOC_ARENA_MAX", "8")
     assert environment()["MALLOC_ARENA_MAX"] == "8"
+
+
+def test_another_interpreter_has_the_options_of_this_one():
+    options = ["-O", "-O", "-Werror::UserWarning", "-Xdev", "-Xutf8=1"]
+    show = f"from {command.__module__} import command; print(*command('--drain'))"
+    shown = subprocess.run([sys.executable, *options, "-c", show], capture_output=True, text=True, check=True).stdout
+    assert shown.split()[1:-4] == [*options[:2], "-Wdefault", *options[2:]]
+    assert shown.split()[-4:] == ["-m", "django", "runconsumer", "--drain"]
