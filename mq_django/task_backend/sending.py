@@ -133,6 +133,12 @@ def announce(signal: TaskSignal, sender: type, task: AnyTask, results: Sequence[
 # Results of tasks whose messages wait in an outbox.
 
 
+def is_by_outbox(task: AnyTask) -> bool:
+    """Return whether an outbox may have the messages of a task, so that their results do not exist yet."""
+    chosen = _options(task).outbox
+    return has_rows(queues[task.queue_name].config) if chosen is None else chosen
+
+
 def result_in_outbox(result_id: str, configs: Sequence[QueueConfig]) -> Result | None:
     """Return the result of a task whose message no relay has published yet; None if there is none."""
     names = dict.fromkeys(config.public_name for config in configs if has_rows(config))

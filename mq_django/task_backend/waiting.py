@@ -23,7 +23,7 @@ from mq_django.producers.watcher import checked_timeout
 from mq_django.stores.results import Result, part_with
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
-from mq_django.task_backend.sending import task_result
+from mq_django.task_backend.sending import is_by_outbox, task_result
 from mq_django.task_backend.task_options import has_arguments
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transports
@@ -67,6 +67,8 @@ aget_result = asynchronous(get_result)
 
 #: The most ids that the text of an error names.
 MAX_NAMED = 10
+#: Seconds between two searches for a result whose message no relay of the outbox has published: at first, and later.
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 1.0
 
 IN_HANDLER = (
     "Waiting inside a handler can block a consumer for ever: the task that is waited for may need the slot of the "
@@ -108,6 +110,9 @@ class Awaited:
         #: Those that have not ended, by id.
         self._open: dict[str, AnyResult] = {}
         self._watched: list[tuple[ResultWatcher, QueueConfig, list[str]]] = []
+        #: The ids of those that may be in an outbox, and the seconds until the next search for them.
+        self._unpublished: set[str] = set()
+        self._pause = FIRST_PAUSE
         self._ends = time.monotonic() + self._seconds
 
     @property
@@ -115,9 +120,24 @@ class Awaited:
         """Return whether all have ended."""
         return not self._open
 
-    def left(self) -> float:
-        """Return the seconds that are left."""
-        return max(0.0, self._ends - time.monotonic())
+    def patience(self) -> float:
+        """Return the seconds after which timed_out() or search_again() is called, if no result has ended."""
+        if test_mode.handle_ready:
+            return 0.0
+        left = max(0.0, self._ends - time.monotonic())
+        return min(left, self._pause) if self._unpublished else left
+
+    def search_again(self, on_end: Ended) -> bool:
+        """Have results searched for that were in an outbox. Return False if there are none, or no time is left."""
+        if not self._unpublished or time.monotonic() >= self._ends:
+            return False
+        for *_, ids in self._watched:
+            ids[:] = [message_id for message_id in ids if message_id not in self._unpublished]
+        for message_id in self._unpublished:
+            on_end(message_id, None)
+        self._unpublished.clear()
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return True
 
     def check(self) -> list[AnyResult]:
         """Find the tasks, and return those that have ended already.
@@ -172,16 +192,28 @@ class Awaited:
         """Look in all queues for a result that is not where it was, and return it, or watch it there.
 
         Raises:
-            TaskResultDoesNotExist: it is in no queue.
+            TaskResultDoesNotExist: it is in no queue, and in no outbox.
         """
-        result = get_result(message_id)
+        task = self._open[message_id].task
+        comes_by_outbox = is_by_outbox(task)
+        try:
+            result = get_result(message_id)
+        except TaskResultDoesNotExist:
+            # It does not find the rows of single calls.
+            if not comes_by_outbox or get_config().queue(task.queue_name).outbox:
+                raise
+            self._unpublished.add(message_id)
+            return None
         if result.is_finished:
             del self._open[message_id]
             return result
         partition = _partition_with(_queue_of(result), message_id)
         if any(partition.name == config.name and message_id in ids for _, config, ids in self._watched):
             # It would be missing there again.
-            raise TaskResultDoesNotExist(message_id)
+            if not comes_by_outbox:
+                raise TaskResultDoesNotExist(message_id)
+            self._unpublished.add(message_id)
+            return None
         self._open[message_id] = result
         self._watch(partition, [message_id], on_end)
         return None
@@ -191,8 +223,9 @@ class Awaited:
         for each, config, ids in self._watched:
             each.forget(config, ids, on_end)
 
-    def timed_out(self, why: str = "") -> WaitTimeout:
+    def timed_out(self) -> WaitTimeout:
         """Return the error that names the results that have not ended."""
+        why = IN_TEST if test_mode.handle_ready else ""
         ids = [message_id for message_id in dict.fromkeys(self.ids) if message_id in self._open]
         more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
         count = "1 result has" if len(ids) == 1 else f"{len(ids)} results have"
@@ -403,9 +436,11 @@ def _ended(awaited: Awaited, ended: list[AnyResult]) -> Iterator[AnyResult]:
         yield from awaited.start(on_end)
         while not awaited.is_over:
             try:
-                message_id, found = events.get(timeout=0.0 if test_mode.handle_ready else awaited.left())
+                message_id, found = events.get(timeout=awaited.patience())
             except Empty:
-                raise awaited.timed_out(IN_TEST if test_mode.handle_ready else "") from None
+                if awaited.search_again(on_end):
+                    continue
+                raise awaited.timed_out() from None
             result = awaited.ended(message_id, found) if found else awaited.find_again(message_id, on_end)
             if result is not None:
                 yield result
@@ -429,10 +464,12 @@ async def _aended(awaited: Awaited) -> AsyncIterator[AnyResult]:
             yield result
         while not awaited.is_over:
             try:
-                async with asyncio.timeout(0.0 if test_mode.handle_ready else awaited.left()):
+                async with asyncio.timeout(awaited.patience()):
                     message_id, found = await events.get()
             except TimeoutError:
-                raise awaited.timed_out(IN_TEST if test_mode.handle_ready else "") from None
+                if awaited.search_again(on_end):
+                    continue
+                raise awaited.timed_out() from None
             if found is not None:
                 yield awaited.ended(message_id, found)
             elif (again := await sync_to_async(awaited.find_again)(message_id, on_end)) is not None:

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connections
 
-from mq_django import CancelResult, LookupState, get_result, queues, wait_result
+from mq_django import CancelResult, LookupState, await_result, get_result, queues, wait_result
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox
 from mq_django.inspector import outbox_views
@@ -15,6 +16,7 @@ from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
 from tests.testapp import tasks
+from tests.working import work
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -150,6 +152,24 @@ def test_the_result_of_a_task_in_the_outbox_is_ready(sqlite):
     run(relay(sqlite))
     assert not rows(sqlite).exists()
     assert get_result(result.id).status == "READY"
+
+
+@pytest.mark.parametrize("wait", [wait_result, async_to_sync(await_result)], ids=["sync", "async"])
+@pytest.mark.parametrize("option", [None, True])
+def test_a_wait_for_the_result_of_a_task_in_the_outbox_ends_with_it(sqlite, monkeypatch, mq_settings, wait, option):
+    mq_settings(QUEUES={"default": {"OUTBOX": not option}})
+    result = tasks.shout.using(using=sqlite, outbox=option).enqueue("hello")
+
+    def look(message_id):
+        try:
+            return get_result(message_id)
+        finally:
+            # It is published and runs after it was looked for.
+            run(relay(sqlite))
+            work("default")
+
+    monkeypatch.setattr("mq_django.task_backend.waiting.get_result", look)
+    assert wait(result, timeout=60).return_value == "HELLO"
 
 
 def test_a_task_whose_unique_key_is_taken_leaves_no_result_in_redis(sqlite, redis_client):
