@@ -327,9 +327,10 @@ def in_transaction(using: str | None) -> bool:
 def awaiting_commit() -> set[str]:
     """Return the ids of the messages that wait for the commit of an open transaction of this thread."""
     hooks = [hook for each in connections.all(initialized_only=True) for _savepoints, hook, *_ in each.run_on_commit]
-    sent = (hook for hook in hooks if isinstance(hook, PendingSend) and not hook.called)
-    found = {message.id for hook in sent for message, *_ in hook.publications}
-    return found.union(*(getattr(hook, "outbox_ids", ()) for hook in hooks))
+    # captureOnCommitCallbacks(execute=True) of Django calls hooks, and leaves them there.
+    waiting = [hook for hook in hooks if not getattr(hook, "called", False)]
+    found = {message.id for hook in waiting if isinstance(hook, PendingSend) for message, *_ in hook.publications}
+    return found.union(*(getattr(hook, "outbox_ids", ()) for hook in waiting))
 
 
 def warn_of_other_transactions(using: str | None, *, on_commit: bool) -> None:

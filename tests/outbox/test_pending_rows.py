@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connections
+from django.test import TestCase
 
 from mq_django import CancelResult, LookupState, await_result, get_result, queues, wait_result
 from mq_django.conf import get_config
-from mq_django.errors import CannotWait, NoOutbox
+from mq_django.errors import CannotWait, NoOutbox, WaitTimeout
 from mq_django.inspector import outbox_views
 from mq_django.outbox import databases
 from mq_django.outbox.claims import OutboxTables
@@ -226,3 +227,11 @@ def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):
         result = tasks.note.using(using=sqlite).enqueue(1)
         with pytest.raises(CannotWait):
             wait_result(result, timeout=30)
+
+
+def test_a_test_may_wait_for_a_task_that_the_callbacks_of_django_have_committed(sqlite):
+    with rolled_back(sqlite):
+        with TestCase.captureOnCommitCallbacks(using=sqlite, execute=True):
+            result = tasks.note.using(using=sqlite).enqueue(1)
+        with pytest.raises(WaitTimeout):
+            wait_result(result, timeout=0)
