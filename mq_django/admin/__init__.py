@@ -5,7 +5,7 @@ modules whose names end in `_page` or `_pages`, and share what is in `ui/`. Page
 through its actions:
 
     overview -> queue_page -> message_lists -> message_pages: one message
-                           -> job_pages: background jobs, bulk_pages: begin one on all that match
+                           -> job_pages: background jobs, bulk_pages: act on what is selected, or on all that match
              -> topic_pages -> topic_log
              -> find_page: messages of all queues
              -> consumer_pages, outbox_page, schedule_rows, schedule_pages, run_pages, metrics_pages, activity_pages

@@ -42,16 +42,17 @@ from mq_django.inspector.explain import Cause, reason, why
 from mq_django.inspector.holds import can_hold
 from mq_django.inspector.key_lines import line_hash, line_of
 from mq_django.inspector.message_lists import get_message
-from mq_django.inspector.message_stream import StreamView, stream_of
 from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
+    StreamView,
     as_json,
     as_publish,
     as_xadd,
     exported,
     has_secrets,
     ref_of,
+    stream_of,
 )
 from mq_django.inspector.queues import queue as read_queue
 

@@ -14,7 +14,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from mq_django.admin import (
     activity_pages,
     bulk_pages,
-    chosen_messages,
     consumer_pages,
     find_page,
     hold_pages,
@@ -119,7 +118,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/export/", message_pages.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", message_pages.edit, _get_or_post, "dead_edit"),
     ("<str:name>/<mq_state:state>/", message_lists.listing, require_GET, "messages"),
-    ("<str:name>/<mq_state:state>/chosen/", chosen_messages.act, require_POST, "chosen"),
+    ("<str:name>/<mq_state:state>/chosen/", bulk_pages.act_on_chosen, require_POST, "chosen"),
     ("<str:name>/message/<str:state>/<str:ref>/", message_pages.message, require_GET, "message"),
     (
         "<str:name>/message/<mq_state:state>/<str:message>/stream.json",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Literal, Protocol, get_args
 
 from mq_django.conf import get_config
@@ -19,6 +20,7 @@ from mq_django.core.filters import NOTHING, Filterable, may_match
 from mq_django.core.keys import GROUP_SEPARATOR, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entry, entry_ms, moment
+from mq_django.core.message_streams import Chunk, read_chunk
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import is_redacted, redact, redact_forms, redact_text
@@ -29,7 +31,8 @@ from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
 from mq_django.stores.handled import Ending
 from mq_django.stores.results import read_progress_of
-from mq_django.transport.connections import open_transports
+from mq_django.transport.connections import open_transport, open_transports
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Where a message is, or "handled": what became of it. Only topics have "log".
 MessageState = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled", "log"]
@@ -341,3 +344,79 @@ def _escaped(character: str) -> str:
     if character.isprintable():
         return character
     return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="replace"))
+
+
+# What the handler of a message streams: the latest entries, with secrets replaced.
+
+#: How many entries are read at a time, until they have so many bytes.
+STEPS, ENOUGH = (10, 40, 150), 64 * 1024
+
+Entry = tuple[bytes, list[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """The latest that the latest run of a message has streamed."""
+
+    #: The oldest first. Texts that follow one another are one chunk.
+    chunks: Sequence[Chunk]
+    #: How many entries are before them in the stream.
+    earlier: int
+
+    @property
+    def end(self) -> Chunk | None:
+        """Return the end of the stream; None before it."""
+        return self.chunks[-1] if self.chunks and self.chunks[-1].kind == "end" else None
+
+
+def stream_of(queue: str, message_id: str) -> StreamView | None:
+    """Return the stream of a message; None without one, or if it cannot be read: a page shows the rest.
+
+    Args:
+        queue: a queue, a group or a partition.
+        message_id: of the message.
+    """
+    config = get_config().queue(queue)
+    if config.stream is None:
+        return None
+    transport, key = open_transport("inspect", config.connection), config.keys.message_stream(message_id)
+    try:
+        entries, length = _latest(transport, key)
+    except StoreError as error:
+        logger.warning("The stream of a message cannot be read: %s", error)
+        return None
+    chunks = [chunk for entry, fields in reversed(entries) if (chunk := read_chunk(entry, fields)) is not None]
+    begins = max((at for at, chunk in enumerate(chunks) if chunk.kind == "restart"), default=0)
+    shown = chunks[begins:]
+    return StreamView(chunks=_joined(shown), earlier=length - len(shown)) if shown else None
+
+
+def _latest(transport: Transport, key: str) -> tuple[list[Entry], int]:
+    """Return the latest entries of a stream, the last one first, and how many it has."""
+    entries, length, before = list[Entry](), 0, b"+"
+    for count in STEPS:
+        replies = transport.pipeline([("XREVRANGE", key, before, "-", "COUNT", count), ("XLEN", key)])
+        found, length = map(reply_or_raise, replies)
+        entries += found
+        size = sum(len(text) for _, fields in entries for text in fields)
+        if len(found) < count or size > ENOUGH:
+            break
+        before = b"(" + entries[-1][0]
+    return entries, length
+
+
+def _joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Return chunks without secrets, with the texts that follow one another as one."""
+    found = list[Chunk]()
+    for kind, each in groupby(chunks, lambda chunk: chunk.kind):
+        of_kind = list(each)
+        if kind == "text":
+            of_kind = [replace(of_kind[-1], value="".join(chunk.value for chunk in of_kind))]
+        found += map(without_secrets, of_kind)
+    return found
+
+
+def without_secrets(chunk: Chunk) -> Chunk:
+    """Return a chunk with the secrets in its value and its error replaced. Those in bytes stay."""
+    value: Any = redact_text(chunk.value) if isinstance(chunk.value, str) else redact(chunk.value)
+    return replace(chunk, value=value, error=redact_text(chunk.error))

@@ -21,7 +21,6 @@ from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidFilter, NotSupported, StreamNotFound, UnknownQueue, WaitTimeout
 from mq_django.inspector import dead_letters, explain
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, TaskEnding, find_message, messages
-from mq_django.inspector.message_stream import stream_of, without_secrets
 from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
@@ -29,6 +28,8 @@ from mq_django.inspector.message_views import (
     moment_text,
     progress_line,
     progress_of,
+    stream_of,
+    without_secrets,
 )
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended

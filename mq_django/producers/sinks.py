@@ -20,6 +20,7 @@ from mq_django.core.texts import listing, repr_of
 from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published, send_signal
+from mq_django.stores.partitioned_store import Publishes
 from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_transport
 from mq_django.transport.sessions import REPLICA_MS, ReplicaTransport, Transport
@@ -160,14 +161,7 @@ def announce(sender: type, publication: Publication, message_id: str) -> None:
     send_signal(publication_sent, sender, publication=publication, message_id=message_id)
 
 
-class Publisher(Protocol):
-    """A store or the log of a topic, to which a RedisSink writes."""
-
-    def publish(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """Write publications in one round trip, all or none, and return the ids like Sink.send()."""
-
-
-StoreT = TypeVar("StoreT", bound=Publisher)
+StoreT = TypeVar("StoreT", bound=Publishes)
 
 
 class RedisSink(Generic[StoreT]):

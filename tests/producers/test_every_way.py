@@ -192,7 +192,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "triggers/declarations": {"queues[self.queue].publish", "target.publish"},
             "management/message_verbs": {"queues[queue].publish"},
             "admin/publish_page": {"queues[queue].publish"},
-            "admin/chosen_messages": {"queue.publish"},
+            "admin/bulk_pages": {"queue.publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/factories": {
                 "open_log(get_config().topic(topic), transport).publish",

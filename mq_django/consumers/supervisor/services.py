@@ -3,11 +3,9 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to, open_stores
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Running
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.consumers.supervisor.promoter import Promoter, measured_promotions
@@ -143,13 +141,6 @@ logger = get_logger(__name__)
 PER_TIMEOUT = 7
 
 
-class Runs(Protocol):
-    """A source of the deliveries that consumers run."""
-
-    def running(self) -> Mapping[str, Sequence[Running]]:
-        """Return the deliveries that each consumer runs."""
-
-
 class Extender(Service):
     """Extends the deliveries that have run for long, by the shared states.
 
@@ -159,11 +150,11 @@ class Extender(Service):
 
     name = "extender"
 
-    def __init__(self, queues: ServerQueues, runs: Runs) -> None:
+    def __init__(self, queues: ServerQueues, states: WorkerStates) -> None:
         super().__init__()
         self._stores = open_stores(queues)
         self._steps = {n: config.visibility_timeout.total_seconds() / PER_TIMEOUT for n, config in queues.items()}
-        self._runs = runs
+        self._states = states
         self._lost: set[tuple[int, StreamEntry]] = set()
 
     def run_once(self) -> float:
@@ -171,7 +162,7 @@ class Extender(Service):
         now = time.monotonic()
         found: dict[tuple[int, str], list[StreamEntry]] = defaultdict(list)
         seen: set[tuple[int, StreamEntry]] = set()
-        for consumer, running in self._runs.running().items():
+        for consumer, running in self._states.running().items():
             for item in running:
                 receipt, since = item.receipt, item.since
                 number, stream, entry = receipt

@@ -62,7 +62,6 @@ class Releaser(Service):
             pass
 
 
-#: Seconds between two checks: how late a handler may be interrupted.
 #: Rounds until the requests are read again while there are some: they end after a day, or by a redrive.
 READ_AGAIN = 100
 

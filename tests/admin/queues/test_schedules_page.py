@@ -8,7 +8,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import every, registry, schedules
-from mq_django.admin.ui.schedule_words import words
+from mq_django.admin.schedule_rows import words
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled, cron
 from mq_django.stores import schedule_status
