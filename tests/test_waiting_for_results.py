@@ -396,6 +396,23 @@ def test_two_processes_can_wait_for_one_result(in_background):
 # What could only time out.
 
 
+def test_all_watchers_are_forgotten_while_another_thread_makes_one():
+    class Made:
+        def __init__(self, connection):
+            self.connection, self.is_retired = connection, False
+
+        def retire(self):
+            # What another thread does at this moment.
+            self.is_retired, self.next = True, watchers.of(f"after {self.connection}")
+
+    watchers = watcher.Watchers(Made)
+    first, second = watchers.of("first"), watchers.of("second")
+    watchers.forget_all()
+    assert [first.is_retired, second.is_retired, first.next.is_retired] == [True, True, False]
+    assert watchers.of("first") is not first
+    assert watchers.of("after first") is first.next
+
+
 @pytest.mark.django_db
 def test_a_task_that_waits_for_the_commit_of_this_thread_cannot_be_waited_for():
     with transaction.atomic():

@@ -172,9 +172,10 @@ class Watchers(Generic[Kind]):
 
     def forget_all(self, **_: Any) -> None:
         """Make new watchers from now on: the settings may be others."""
-        for each in self._found.values():
+        # Without the lock, which a thread of the parent may hold in a new process; another thread may add one.
+        found, self._found = self._found, {}
+        for each in found.values():
             each.retire()
-        self._found.clear()
 
     def _after_fork(self) -> None:
         """Forget the watchers of the parent, whose threads this process does not have."""
