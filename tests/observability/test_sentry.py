@@ -389,6 +389,15 @@ def test_a_secret_of_the_message_is_not_sent_under_another_name(sentry, sends_da
     assert (crumb["message"], crumb["data"]["order"]) == ("Charging [redacted]", "Elm Street 1234")
 
 
+def test_nothing_is_left_of_a_secret_that_begins_with_another(sentry):
+    kept = sentry()
+    longer = [f"{SECRET}{'-more' * times}" for times in range(8)]
+    queues["default"].publish("copy", {"street": "Elm Street", "card": {"pin": longer[-1], "cvv": longer}})
+    handle("default")
+    assert len(kept.events) == 1
+    assert "-more" not in json.dumps(kept.items)
+
+
 @pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
 def test_a_secret_in_the_key_or_the_id_of_a_message_is_not_sent(sentry):
     kept = sentry(send_default_pii=True)
