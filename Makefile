@@ -129,7 +129,6 @@ slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest -m coming_from tests/coming_from
 	$(BIN)/python -m pytest tests/e2e -m slow -o addopts=
 	$(MAKE) mutations
-	$(BIN)/python -m tests.chaos.web
 	$(BIN)/python -m tests.soak --minutes $(SLOW_MINUTES)
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 

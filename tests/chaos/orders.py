@@ -50,12 +50,9 @@ class Orders:
         lock = " FOR UPDATE" if connections[self.alias].vendor in LOCKS_ROWS else ""
         ((number,),) = self._rows("SELECT number FROM proof_key WHERE name = %s" + lock, [key])
         self._execute("UPDATE proof_key SET number = %s WHERE name = %s", [number + 1, key])
-        self.insert(order, key, number + 1)
+        row = [order, key, number + 1]
+        self._execute("INSERT INTO proof_order (id, key_name, number) VALUES (%s, %s, %s)", row)
         return int(number) + 1
-
-    def insert(self, order: str, key: str, number: int) -> None:
-        """Write the row of an order."""
-        self._execute("INSERT INTO proof_order (id, key_name, number) VALUES (%s, %s, %s)", [order, key, number])
 
     def book(self, order: str) -> None:
         """Write the effect of the handler of an order."""

@@ -8,8 +8,6 @@ from typing import Any
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
-# Of the web server of web_outage.py.
-ROOT_URLCONF, ALLOWED_HOSTS = "tests.chaos.web_pages", ["127.0.0.1"]
 INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
 DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
