@@ -1,9 +1,6 @@
-"""Thousands due at the same instant, and what waits beside them."""
+"""Thousands due at the same instant, and the sleep until the next due time."""
 
-import threading
 import tracemalloc
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.promoter import BATCH, Promoter
@@ -15,7 +12,6 @@ from tests import places
 from tests.waiting import wait_until
 
 MANY = 10_000
-PROMOTERS = 4
 
 
 def let_wait(client, keys, count, *, due_ms, first=0):
@@ -26,60 +22,6 @@ def let_wait(client, keys, count, *, due_ms, first=0):
         pipeline.hset(keys.waiting, mapping=dict.fromkeys(names, '{"type":"note","data":1}'))
         pipeline.zadd(keys.due, dict.fromkeys(names, due_ms))
         pipeline.execute()
-
-
-def test_a_burst_promoted_by_four_at_once_is_neither_lost_nor_doubled(mq_settings, redis_client):
-    config, moved = get_config().queue("default"), Counter()
-    let_wait(redis_client, config.keys, MANY, due_ms=1)
-    begin = threading.Barrier(PROMOTERS)
-
-    def promote(name):
-        session = Session(get_client("chores"))
-        stores = {0: open_store(config, session)}
-        promoter = Promoter(stores, is_subscribed=lambda: True, seen=lambda _, one: moved.update({name: one.moved}))
-        begin.wait()
-        while redis_client.exists(config.keys.due):
-            promoter.run_once()
-        session.release()
-
-    in_threads(promote)
-    assert sum(moved.values()) == MANY
-    assert len(moved) == PROMOTERS
-    assert len({fields[b"id"] for _, fields in redis_client.xrange(config.keys.ready)}) == MANY
-    assert not redis_client.exists(config.keys.due, config.keys.waiting)
-
-
-def in_threads(do, meanwhile=lambda: None):
-    """Do something four times at once, by number, and something else meanwhile."""
-    with ThreadPoolExecutor(PROMOTERS) as pool:
-        running = [pool.submit(do, number) for number in range(PROMOTERS)]
-        meanwhile()
-        for found in running:
-            found.result(120)
-
-
-def test_a_burst_is_spread_over_the_consumers(mq_settings, redis_client):
-    config = get_config().queue("default")
-    taken = Counter()
-
-    def consume(name):
-        session = Session(get_client("consume"))
-        own = open_store(config, session)
-        own.create_groups()
-        # As a consumer of slow handlers asks: for few.
-        taken[name] = len(own.fetch(f"c{name}", count=10, block_ms=60_000))
-        session.release()
-
-    def burst():
-        wait_until(lambda: redis_client.info("clients")["blocked_clients"] == before + PROMOTERS)
-        let_wait(redis_client, config.keys, 100, due_ms=1)
-        session = Session(get_client("chores"))
-        Promoter({0: open_store(config, session)}, is_subscribed=lambda: True, seen=lambda *_: None).run_once()
-        session.release()
-
-    before = redis_client.info("clients")["blocked_clients"]
-    in_threads(consume, burst)
-    assert taken == dict.fromkeys(range(PROMOTERS), 10)
 
 
 def test_a_promoter_s_memory_does_not_grow_with_what_waits(mq_settings, redis_client):

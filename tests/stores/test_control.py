@@ -9,15 +9,6 @@ from mq_django.inspector import actions
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(emails, store):
-    emails.publish("welcome", 1)
-
-    assert actions.pause("emails")
-    assert store.take("c1", count=1) == []
-    assert actions.resume("emails")
-    assert len(store.take("c1", count=1)) == 1
-
-
 def test_pausing_twice_is_pausing_once_and_both_say_so(keys, redis_client):
     assert not actions.resume("emails")
     assert actions.pause("emails")

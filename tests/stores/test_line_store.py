@@ -102,16 +102,6 @@ def test_eight_consumers_never_take_more_in_any_window(open_queue, redis_client)
     assert all(last - first > 1_000_000 for first, last in zip(grants, grants[10:], strict=False))
 
 
-def test_no_more_are_handled_at_once_than_may_be(open_queue):
-    first, second = open_queue(2, CONCURRENCY=2)
-    publish("a", "b", "c")
-    held = first.take("c1", count=10)
-    assert data(held) == ["a", "b"]
-    assert second.take("c2", count=10) == []
-    ack(first, held[:1])
-    assert data(second.take("c2", count=10)) == ["c"]
-
-
 def test_every_way_to_settle_gives_the_permit_back(open_queue, redis_client, subtests, forget):
     for outcome in (ACK, Retry(), HandBack(), Bury("no")):
         with subtests.test(outcome=outcome):
@@ -200,19 +190,6 @@ def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(
     )
 
 
-def test_new_messages_of_a_key_stand_behind_its_parked_ones(open_queue):
-    store = open_queue(CONCURRENCY={"key": 1})
-    _, second = publish("a", "a")
-    held = store.take("c1", count=10)
-    (third,) = publish("a")
-    ack(store, held)
-    order = []
-    while held := store.take("c1", count=10):
-        order += [item.message.id for item in held]
-        ack(store, held)
-    assert order == [second, third]
-
-
 def test_a_released_permit_of_a_key_reaches_a_blocked_reader(open_queue, redis_client):
     first, second = open_queue(2, CONCURRENCY={"key": 1})
     publish("a", "a")
@@ -255,28 +232,6 @@ def test_the_turn_of_a_parked_key_is_met_without_a_new_message(open_queue, redis
     assert 1.0 <= got[-1][0] < 50
 
 
-def test_a_permit_of_a_consumer_that_was_killed_comes_back_with_its_messages(open_queue, redis_client):
-    first, second = open_queue(2, CONCURRENCY={"queue": 3, "key": 1})
-    publish("a", "a", "b")
-    assert data(first.take("dead", count=10)) == ["a", "b"]
-    assert second.take("c2", count=10) == []
-    held = second.held_by("dead", limit=10)
-    assert second.settle("dead", [Settlement(item, HandBack()) for item in held]) == []
-    again = second.take("c2", count=10)
-    assert sorted(data(again)) == ["a", "b"]
-    assert {item.message.attempt for item in again} == {1}
-
-
-def test_a_permit_whose_delivery_vanished_is_found_out(open_queue, redis_client):
-    store = open_queue(CONCURRENCY={"key": 1})
-    publish("a", "a")
-    (held,) = store.take("c1", count=10)
-    redis_client.xack(keys().ready, "mq", held.entry)
-    redis_client.xdel(keys().ready, held.entry)
-    redis_client.zadd(keys().next_checks, {key_hash("a"): 1})
-    assert data(store.take("c1", count=10)) == ["a"]
-
-
 def test_a_parked_message_can_be_cancelled_and_purged(open_queue, redis_client):
     store = open_queue(CONCURRENCY={"key": 1})
     ids = publish("a", "a", "a")
@@ -287,20 +242,6 @@ def test_a_parked_message_can_be_cancelled_and_purged(open_queue, redis_client):
     ack(store, held)
     assert store.take("c1", count=10) == []
     assert not redis_client.exists(keys().parked, keys().next_checks, keys().waiting, keys().unique)
-
-
-def test_a_flood_of_one_key_does_not_hold_up_another(open_queue):
-    store = open_queue(CONCURRENCY={"key": 2})
-    queues["emails"].publish_many([("sms", n) for n in range(500)], key="flood")
-    publish("other")
-    seen, rounds = [], 0
-    while "other" not in seen:
-        found = store.take("c1", count=8) or store.fetch("c1", count=8, block_ms=10)
-        seen += data(found)
-        rounds += 1
-        assert rounds < 100
-    assert len(seen) == 3
-    assert store.depths().parked == 498
 
 
 def test_logs_of_many_keys_do_not_pile_up(open_queue, redis_client):

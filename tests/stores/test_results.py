@@ -68,14 +68,6 @@ def found(config, transport):
     return find_result([transport], [config], "m1")
 
 
-def test_what_was_enqueued_is_ready(config, transport):
-    begin(config, transport, due_ms=5000, priority=-3)
-    result = found(config, transport)
-    assert result.status == "READY"
-    assert (result.queue, result.name, result.data) == ("emails", "shop.tasks.send", {"args": [7], "kwargs": {}})
-    assert (result.enqueued_ms, result.due_ms, result.priority, result.attempts) == (1000, 5000, -3, [])
-
-
 def test_a_result_is_found_in_whichever_queue_it_is(config, transport, namespace):
     begin(config, transport)
     others = [QueueConfig(name=name, namespace=namespace) for name in ("default", "sms")]
@@ -93,27 +85,6 @@ def test_a_queue_that_cannot_be_read_hides_no_result_of_another(config, transpor
     assert find_result([transport] * 2, [broken, config], "m1").queue == "emails"
 
 
-def test_an_attempt_adds_a_line(config, transport):
-    begin(config, transport)
-    note(config, transport, settlement(Ack(b'{"sent":true}')))
-    (attempt,) = found(config, transport).attempts
-    assert (attempt.status, attempt.number, attempt.consumer) == ("SUCCESSFUL", 1, "c1")
-    assert attempt.value == {"sent": True}
-    assert attempt.finished_ms - attempt.started_ms == 1
-
-
-def test_the_attempts_of_a_result_are_all_kept(config, transport):
-    begin(config, transport)
-    note(config, transport, settlement(Retry(error="ValueError: no", traceback="trace"), entry=b"1-0"))
-    note(config, transport, settlement(Bury("shop.Down: gone", "trace"), attempt=2, entry=b"2-0"), consumer="c2")
-    result = found(config, transport)
-    assert result.status == "FAILED"
-    assert [(a.status, a.error, a.consumer) for a in result.attempts] == [
-        ("READY", "builtins.ValueError", "c1"),
-        ("FAILED", "shop.Down", "c2"),
-    ]
-
-
 def test_a_late_line_of_a_consumer_that_lost_its_delivery_decides_nothing(config, transport):
     begin(config, transport)
     note(config, transport, settlement(Ack(b'"second"'), attempt=2, entry=b"20-0"), consumer="c2")
@@ -128,13 +99,6 @@ def test_a_redriven_message_begins_to_count_anew(config, transport):
     note(config, transport, settlement(Bury("ValueError: no"), attempt=3, entry=b"5-0"))
     note(config, transport, settlement(Ack(), attempt=1, entry=b"6-0"))
     assert found(config, transport).status == "SUCCESSFUL"
-
-
-def test_a_result_that_was_never_begun_begins_with_its_first_attempt(config, transport):
-    note(config, transport, settlement(Retry(error="ValueError: no")), settlement(Ack(), attempt=2, entry=b"2-0"))
-    result = found(config, transport)
-    assert (result.name, result.data, result.enqueued_ms) == ("shop.tasks.send", {"args": [7], "kwargs": {}}, 1000)
-    assert [a.number for a in result.attempts] == [1, 2]
 
 
 def test_data_over_several_lines_stay_one_line(config, transport):
@@ -155,12 +119,6 @@ def test_what_runs_no_task_and_what_settles_nothing_leaves_no_line(config, trans
     undecodable = Settlement(Undecodable(0, b"1-0", [], "x"), Bury("x", reason="undecodable"))
     others = [settlement(HandBack()), settlement(SetAside()), settlement(Ack(), keeps_result=False)]
     assert results_of_batch(config, "c1", [undecodable, *others]) == ([], [])
-
-
-def test_a_queue_that_keeps_nothing_leaves_no_line(namespace, transport, redis_client):
-    config = QueueConfig(name="emails", namespace=namespace, result_ttl=QueueConfig(name="x").result_ttl * 0)
-    note(config, transport, settlement(Ack()))
-    assert not redis_client.exists(config.keys.result("m1"))
 
 
 def test_what_expired_has_failed_with_an_error_of_its_own(config, transport):
@@ -240,16 +198,6 @@ def runs(config, transport, redis_client, *, consumer="c1", attempt=1, entry=b"1
     note_running(transport, config, consumer, [RunningTask(delivery, 5000)])
 
 
-def test_a_task_that_was_noted_is_running(config, transport, redis_client):
-    begin(config, transport)
-    runs(config, transport, redis_client)
-    result = found(config, transport)
-    assert (result.status, result.has_ended, result.attempts) == ("RUNNING", False, [])
-    running = result.running
-    assert (running.number, running.consumer, running.started_ms, running.finished_ms) == (1, "c1", 5000, None)
-    assert result.runs == [running]
-
-
 def test_it_is_ready_when_its_consumer_is_gone(config, transport, redis_client):
     begin(config, transport)
     runs(config, transport, redis_client)
@@ -275,16 +223,6 @@ def test_a_line_of_an_earlier_delivery_does_not_count(config, transport, redis_c
     result = found(config, transport)
     assert (result.status, result.running) == ("READY", None)
     assert [each.consumer for each in result.runs] == ["c2"]
-
-
-def test_the_next_attempt_of_a_task_that_failed_is_running(config, transport, redis_client):
-    begin(config, transport)
-    note(config, transport, settlement(Retry(error="ValueError: no")))
-    runs(config, transport, redis_client, consumer="c2", attempt=2, entry=b"2-0")
-    result = found(config, transport)
-    assert (result.status, [each.number for each in result.runs]) == ("RUNNING", [1, 2])
-    redis_client.hdel(config.keys.consumers, "consumer:c2")
-    assert found(config, transport).status == "READY"
 
 
 def test_a_task_that_was_redriven_is_running_and_has_failed_again_without_its_consumer(config, transport, redis_client):

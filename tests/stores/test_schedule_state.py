@@ -1,5 +1,3 @@
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC
 
@@ -15,8 +13,6 @@ from mq_django.transport.sessions import Pooled
 from tests import places
 from tests.stores.acts import take_all
 from tests.waiting import now_ms_within
-
-PROCESSES = 8
 
 
 @pytest.fixture
@@ -53,21 +49,6 @@ def test_a_tick_publishes_its_message_once(schedules, keys, store, redis_client)
     message = taken.message
     assert (message.name, message.data, message.published_ms) == ("report", {"for": "all"}, tick)
     assert message.headers["scheduledtime"].endswith("Z")
-
-
-def test_of_many_processes_one_fires_a_tick(schedules, keys, redis_client):
-    start = threading.Barrier(PROCESSES)
-    tick = places.now_ms(redis_client) - 10
-    seen_since(redis_client, keys, 0)
-
-    def fire(_):
-        start.wait()
-        return schedules.fire(REPORT, tick)[0]
-
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        firings = list(pool.map(fire, range(PROCESSES)))
-    assert sorted(firings) == [Firing.DONE] * (PROCESSES - 1) + [Firing.FIRED]
-    assert redis_client.xlen(keys.ready) == 1
 
 
 def test_ticks_that_were_missed_together_are_made_up_for_once(schedules, keys, redis_client):

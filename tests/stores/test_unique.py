@@ -1,6 +1,3 @@
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from mq_django.core.keys import GROUP
@@ -11,8 +8,6 @@ from mq_django.stores.base import Settlement
 from tests import places
 from tests.stores.acts import make_due, settle, take_all
 from tests.stores.contracts.frozen import NOW_MS, freeze
-
-ADDERS = 16
 
 
 def test_adding_again_replaces_data_and_due_time_under_a_new_id(emails, keys, redis_client):
@@ -57,41 +52,6 @@ def test_a_conflict_is_decided_by_its_policy(emails, keys, redis_client, subtest
             assert (first == second) == (kept == 1)
             expected = 60 if kept == 1 else delay
             assert abs(found.due_ms - places.now_ms(redis_client) - expected * 1000) < 10_000
-
-
-def test_many_that_add_at_once_leave_one(emails, keys, redis_client, subtests, forget):
-    for policy in ("replace", "keep", "earliest", "error"):
-        with subtests.test(policy=policy):
-            forget()
-            start = threading.Barrier(ADDERS)
-
-            def add(number, policy=policy, start=start):
-                start.wait()
-                try:
-                    # A minute apart, as the last of so many threads may begin a second after the first.
-                    return emails.publish(
-                        "remind", number, delay=60 * (1 + number), unique="cart:7", on_conflict=policy
-                    )
-                except AlreadyPublished:
-                    return None
-
-            with ThreadPoolExecutor(ADDERS) as pool:
-                ids = list(pool.map(add, range(ADDERS)))
-            ((member, body),) = places.delayed(redis_client, keys).items()
-            assert member == "u:cart:7"
-            assert body["id"] in ids
-            winners = [number for number, message_id in enumerate(ids) if message_id == body["id"]]
-            assert body["data"] in winners
-            if policy == "error":
-                assert len([message_id for message_id in ids if message_id]) == 1
-            if policy == "keep":
-                assert len(set(ids)) == 1
-            if policy == "earliest":
-                assert body["data"] == 0
-            if policy == "replace":
-                assert len(set(ids)) == ADDERS
-                replaced = [message_id for message_id in ids if emails.find(message_id).state is LookupState.REPLACED]
-                assert len(replaced) == ADDERS - 1
 
 
 def test_publishes_postpone_a_message_at_most_for_the_time_from_the_first_on(emails, keys, store, redis_client):

@@ -158,14 +158,6 @@ def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handl
     assert {line["attempt"] for line in history.lines("start") if line["id"] != killer} == {1}
 
 
-def test_what_a_handler_raises_never_ends_its_process(shared_tree, publish, shared_history):
-    before = shared_tree.children()
-    ids = [publish(["once", step]) for step in (["sysexit", 3], ["memory", 0])]
-    shared_history.wait_for("effect", 2)
-    assert shared_history.counts("start") == dict.fromkeys(ids, 2)
-    assert shared_tree.children() == before
-
-
 def test_the_supervisor_gone_its_child_finishes_and_hands_back(trees, publish, history, store, redis_client, tmp_path):
     gate, timeout = tmp_path / "gate", 1.0
     queues = {"default": {"VISIBILITY_TIMEOUT": timeout}}
