@@ -203,7 +203,7 @@ def test_a_filter_that_a_user_may_not_use_is_refused(log_in):
     bury("emails", "remind", error="SMTPError: refused")
     client = log_in("view_queue", "operate_queue", "purge_queue")
 
-    for query in ("error=refused&name=remind", "key=user:7"):
+    for query in ("error=refused&name=remind", "key=user:7", "data=customer%3DC-9999"):
         for answer in (
             client.get(f"{DEAD}?{query}"),
             client.get(f"{DEAD}all/redrive/?{query}"),

@@ -60,14 +60,6 @@ def test_what_is_no_longer_kept_leads_back_to_the_list(operator, keeping):
         assert operator.get(f"{BASE}emails/message/handled/{ref}/").url == HANDLED
 
 
-def test_without_its_permission_data_and_keys_are_hidden(viewer, keeping):
-    handle("emails", "welcome", {"x": "rumpelstiltskin"}, message_id="m1", key="rumpelstiltskin")
-    response = viewer.get(HANDLED)
-    (row,) = response.context["rows"]
-    assert "rumpelstiltskin" not in response.content.decode()
-    assert "rumpelstiltskin" not in viewer.get(row["url"]).content.decode()
-
-
 def test_each_list_finds_it_by_its_id(operator, keeping):
     handle("emails", "welcome", 1, message_id="m1")
     (row,) = operator.get(HANDLED).context["rows"]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspector, queues, topics
+from mq_django import inspector, topics
 from mq_django.admin import bulk_pages
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.inspector import actions, jobs
@@ -62,14 +62,11 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
     assert "No message matches the filter." in nothing.content.decode()
 
 
-def test_examples_show_data_as_the_lists_do(operator, log_in):
+def test_examples_show_data_as_the_lists_do(operator):
     publish("emails", "welcome", {"user": 7, "password": "hunter2"}, delay=60)
     page = main_of(operator.get(PURGE))
     assert "&quot;user&quot;: 7" in page
     assert "hunter2" not in page
-    others = main_of(log_in("view_queue", "operate_queue", "purge_queue").get(PURGE))
-    assert "welcome" in others
-    assert "&quot;user&quot;" not in others
 
 
 @pytest.mark.parametrize(("counted", "number"), [(10, "more than 10"), (30, "30")])
@@ -125,29 +122,6 @@ def test_history_says_of_a_job_that_it_was_cancelled(operator, in_background):
     operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
     jobs.cancel("emails", "delayed")
     assert history(operator) == ["Cancel 3 delayed messages: the job was cancelled after 0 done"]
-
-
-def test_ten_thousand_of_more_that_wait_are_counted_and_cancelled(operator):
-    queue = queues["emails"]
-    for name, count in (("welcome", 10_000), ("remind", 2_306)):
-        queue.publish_many([(name, n) for n in range(count)], delay=600, on_commit=False)
-    assert inspector.queue("emails").delayed == 12_306
-
-    asked = operator.get(PURGE, {"name": "welcome"})
-    assert asked.context["title"] == "Cancel 10,000 delayed messages?"
-    assert "Examples: 5 of 10,000" in main_of(asked)
-    # Only the tabs count those that do not match.
-    assert "12,3" not in main_of(asked).partition("</nav>")[2]
-    operator.post(PURGE, dict(asked.context["fields"]))
-    publish("emails", "welcome", "late", delay=600)
-    while step() != IDLE:
-        found = jobs.get_job("emails", "delayed")
-        assert found.done <= found.looked <= found.total
-
-    page = main_of(operator.get(JOB))
-    assert "Cancelled: 10,000 messages." in page
-    assert history(operator)[0].endswith(": 10,000 cancelled")
-    assert inspector.queue("emails").delayed == 2_307
 
 
 def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator, in_background):

@@ -4,8 +4,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspect, inspector, queues
-from mq_django.inspector import jobs
-from tests.admin.conftest import BASE, history
+from tests.admin.conftest import BASE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -58,15 +57,3 @@ def test_one_is_moved_from_its_page(operator):
     (row,) = operator.get(f"{BASE}emails/ready/").context["rows"]
     buttons = operator.get(row["url"]).context["buttons"]
     assert [button.get("action") for button in buttons] == [None, "move", None]
-
-
-def test_all_that_match_are_moved_by_a_job(operator):
-    queues["emails"].publish_many([("welcome", 1), ("remind", 2), ("remind", 3)], on_commit=False)
-    address = f"{BASE}emails/ready/all/move/?name=remind"
-    asked = operator.get(address)
-    assert "Move 2 ready messages to another queue?" in asked.content.decode()
-    done = operator.post(address, {**dict(asked.context["fields"]), "target": "default"}, follow=True)
-    assert "Moved to default: 2 messages." in done.content.decode()
-    assert numbers("ready") == (1, 2)
-    assert jobs.get_job("emails", "ready").order.target == "default"
-    assert history(operator) == ["Move 2 ready messages to default where name contains “remind”: 2 moved"]

@@ -39,14 +39,6 @@ def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
     assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 messages of its key are before it." in text
 
 
-def test_who_may_not_see_data_sees_no_key(viewer, ids):
-    member = viewer.get(PARKED).context["rows"][0]["url"]
-
-    for page in (viewer.get(PARKED), viewer.get(member)):
-        assert "user:" not in page.content.decode()
-    assert "The limit for key “…” is reached" in viewer.get(member).content.decode()
-
-
 def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
     (_, second, _) = operator.get(PARKED).context["rows"]
     fields = {"action": "cancel", "_selected_action": second["ref"]}

@@ -199,18 +199,6 @@ def test_who_may_not_operate_is_offered_no_undo(viewer):
     assert [row["undo"] for row in rows(viewer)] == [None]
 
 
-def test_keys_errors_and_unique_keys_are_shown_only_to_those_who_may_see_data(viewer, log_in):
-    publish("emails", "welcome", delay=60, unique="C-4242")
-    inspect.cancel("emails", ["u:C-4242"])
-    publish("emails", "welcome")
-    inspect.start_job("emails", "delete", "ready", who="ann", criteria=Filter(key="C-4242"))
-
-    for path in (PAGE, EXPORT):
-        hidden, shown = viewer.get(path), log_in("view_queue", "view_message_data").get(path)
-        texts = [content(each) if each.streaming else strip_tags(each.content.decode()) for each in (hidden, shown)]
-        assert ["C-4242" in text for text in texts] == [False, True]
-
-
 def test_the_csv_has_all_that_matches_and_no_formula(viewer):
     with acting("=HYPERLINK(1)", "mq"):
         inspect.pause("emails", reason="@SUM(1)")

@@ -100,16 +100,6 @@ def test_the_page_of_a_message_leads_to_a_hold_of_its_name_or_key(operator, view
     assert "It is ready, and will be parked until then." in main_of(operator.get(listed["url"]))
 
 
-def test_users_who_may_not_see_data_do_not_see_held_keys(log_in, viewer):
-    hold("emails", key="c-4711")
-    blind = log_in("view_queue", "operate_queue")
-    for client in (blind, viewer):
-        assert "c-4711" not in client.get(QUEUE).content.decode()
-        assert "c-4711" not in client.get(f"{BASE}activity/").content.decode()
-        assert "c-4711" not in b"".join(client.get(f"{BASE}activity/export/").streaming_content).decode()
-    assert "a key" in main_of(blind.get(release_url("key", "c-4711")))
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

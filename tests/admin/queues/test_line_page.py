@@ -107,20 +107,6 @@ def test_a_head_with_a_consumer_leads_to_its_page(operator, store):
     assert first in main_of(operator.get(head["url"]))
 
 
-def test_who_may_not_see_data_sees_ids_and_no_key(viewer, store):
-    for n in range(2):
-        publish("emails", "sms", 1, key="rumpelstiltskin", unique=f"rumpelstiltskin-{n}", unique_for="handled")
-        publish("emails", "sms", 1, key="rumpelstiltskin")
-    delay(store)
-    page = viewer.get(f"{BASE}emails/line/{key_hash('rumpelstiltskin')}/")
-    assert page.status_code == 200
-    assert "rumpelstiltskin" not in page.content.decode()
-    assert "formaction" not in main_of(page)
-    assert len(page.context["rows"]) >= 1
-    queue_page = viewer.get(f"{BASE}emails/change/")
-    assert "rumpelstiltskin" not in queue_page.content.decode()
-
-
 def test_the_keys_of_the_queue_lead_to_their_lines(operator, store):
     fill()
     take(store)

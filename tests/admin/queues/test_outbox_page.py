@@ -101,15 +101,6 @@ def test_rows_that_are_kept_have_a_column(mq_settings, operator):
     assert "0 messages are not published yet." in page
 
 
-def test_who_may_not_see_data_gets_neither_keys_nor_texts_of_errors(viewer):
-    set_aside_row(error="ValueError: the secret is 7", key="user:7")
-    page = main_of(viewer.get(URL))
-    assert "ValueError" in page
-    assert "secret is" not in page
-    assert "user:7" not in page
-    assert "Publish selected" not in page
-
-
 def test_there_is_no_tab_without_an_outbox(mq_settings, operator):
     assert URL in operator.get(BASE).content.decode()
     mq_settings(QUEUES={"default": {}})

@@ -10,12 +10,30 @@ from django.contrib.admin.models import LogEntry
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import Retry
-from mq_django.inspector import dead_letters, jobs, message_lists
+from mq_django.core.keys import WorkflowKeys
+from mq_django.core.limits import key_hash
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.inspector import actions, dead_letters, jobs, message_lists
+from mq_django.inspector.holds import hold
 from mq_django.stores.base import Settlement
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, main_of, world
-from tests.seeding import CONSUMER, beat, bury, bury_garbage, dead_entry, opened, publish, set_aside, store, take
+from tests.outbox_rows import set_aside_row
+from tests.seeding import (
+    CONSUMER,
+    beat,
+    bury,
+    bury_garbage,
+    dead_entry,
+    end_steps,
+    handle,
+    opened,
+    publish,
+    set_aside,
+    start_run,
+    store,
+    take,
+)
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
@@ -26,6 +44,8 @@ WITHOUT_CANARY = (f"{BASE}orders", f"{BASE}default")
 DELAYED = f"{BASE}emails/delayed/"
 CANCEL = f"{BASE}emails/delayed/chosen/"
 DEAD = f"{BASE}emails/dead/"
+#: Pages that quote data for those who may see it.
+SHOW_DATA = ("emails/change/", "emails/delayed/", "emails/dead/", "emails/handled/", "activity/", "outbox/")
 
 
 @pytest.fixture
@@ -34,8 +54,9 @@ def clerk(log_in):
     return log_in("view_queue", "operate_queue", "purge_queue")
 
 
-def quoting(redis_client) -> None:
-    """Put the canary wherever users put what quotes data."""
+def quoting(redis_client) -> str:
+    """Put the canary wherever users put what quotes data; return the run that has it."""
+    handle("emails", "handled", {"x": CANARY}, key=CANARY)
     # A message that failed with one word, for the third time; before the others, which would be taken with it.
     publish("emails", "retried", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
     settled = [Settlement(item, Retry(error=CANARY, traceback=CANARY), 60_000) for item in take("emails", 10)]
@@ -59,35 +80,54 @@ def quoting(redis_client) -> None:
     take("emails", 10)
     publish("emails", "ready", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
     publish("emails", "ranked", {"x": CANARY}, key=CANARY, priority=5)
+    set_aside_row(error=f"ValueError: {CANARY}", key=CANARY)
+    hold("emails", key=CANARY, who="ann")
+    publish("emails", "cancelled", CANARY, delay=60, unique=f"{CANARY}-cancelled")
+    actions.cancel("emails", [f"u:{CANARY}-cancelled"])
+    run_id = start_run({1: []}, unique=CANARY)
+    end_steps(run_id, Bury(error="ValueError: no", reason="attempts"), 1)
+    redis_client.hset(WorkflowKeys(get_config().namespace, "0").run(run_id), "failure", f"1 ValueError: {CANARY}")
     beat("emails")
+    return run_id
 
 
 def told(client, address: str, **fields: str) -> str:
     response = client.post(address, fields) if fields else client.get(address)
     assert response.status_code in (200, 302), address
-    return str(response.headers) + ("" if response.streaming else response.content.decode())
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    return str(response.headers) + content.decode()
 
 
 def test_no_page_and_no_page_that_it_links_to_quotes_data(clerk, operator, redis_client):
     world()
-    quoting(redis_client)
+    run_id = quoting(redis_client)
     jobs.begin("emails", "redrive", who="ann", criteria=Filter(key=CANARY, error=CANARY))
     jobs.cancel("emails")
     bases = [re.sub(r"/(dead|log|entry|waiting)/[^/]+/\{?\w+\}?/?$", r"/\1/", visit.path) for visit in LOOKS]
+    seen = crawl(clerk, [base for base in bases if "{" not in base and visit_is_free(base)])
+    # They would have been there to see.
+    assert len(seen) > 40
+    for path in (*SHOW_DATA, f"workflows/run/{run_id}/"):
+        assert BASE + path in seen, path
+        assert CANARY in told(operator, BASE + path), path
+    assert "Step 1: <bdi>ValueError</bdi>" in told(clerk, f"{BASE}workflows/run/{run_id}/")
+
+
+def crawl(client, paths) -> set[str]:
+    """Visit pages and all that they link to or renew themselves from, of which none quotes data."""
     seen: set[str] = set()
-    found = [BASE + base for base in bases if "{" not in base and visit_is_free(base)]
+    found = [BASE + path for path in paths]
     while found:
         address = found.pop()
         if address in seen or not address.startswith(BASE) or address.startswith(WITHOUT_CANARY):
             continue
         seen.add(address)
-        page = told(clerk, address)
+        page = told(client, address)
         assert CANARY not in page, address
-        found += [unescape(link) for link in re.findall(r'href="(/admin/mq_django/queue/[^"]+)"', page)]
+        links = re.findall(r'(?:href|data-mq-live)="(/admin/mq_django/queue/[^"]+)"', page)
+        found += [unescape(link) for link in links]
         found += [address.partition("?")[0] + unescape(link) for link in re.findall(r'href="(\?[^"]+)"', page)]
-    # They would have been there to see.
-    assert len(seen) > 40
-    assert CANARY in told(operator, DELAYED)
+    return seen
 
 
 def visit_is_free(path: str) -> bool:
@@ -191,16 +231,18 @@ def test_errors_that_are_no_class_are_one_group_each_that_only_those_who_see_dat
 def test_parked_messages_are_named_by_their_place(clerk, mq_settings):
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}})
     for number in range(3):
-        publish("emails", "welcome", {"n": number}, key=CANARY)
+        publish("emails", "welcome", {"n": number}, key=CANARY, unique=f"{CANARY}-{number}", unique_for="handled")
     found = opened("emails")
     found.take("c1", count=10)
+    beat("emails")
 
     rows = clerk.get(f"{BASE}emails/parked/").context["rows"]
 
     assert len(rows) == 2
-    for row in rows:
-        assert clerk.get(row["url"]).status_code == 200
-        assert CANARY not in told(clerk, row["url"])
+    seen = crawl(clerk, ["emails/change/", "emails/parked/"])
+    line = f"{BASE}emails/line/{key_hash(CANARY)}/"
+    assert {line, f"{line}stats.json", *(row["url"] for row in rows)} <= seen
+    assert all("The limit for key “…” is reached" in told(clerk, row["url"]) for row in rows)
     fields = {"action": "cancel", "_selected_action": [row["ref"] for row in rows], "confirmed": "yes"}
     clerk.post(f"{BASE}emails/parked/chosen/", fields)
     assert inspector.queue("emails").parked == 0

@@ -126,16 +126,6 @@ def test_a_graph_leads_to_messages_and_dead_letters(operator):
     assert operator.get(letter).status_code == 200
 
 
-def test_facts_that_may_contain_data_need_the_permission(operator, viewer):
-    run_id = start_run({1: []}, unique="shop.flows.import_file:hunter2.csv")
-    end_steps(run_id, NO, 1)
-    assert page(operator, f"run/{run_id}/").count("hunter2") == 1
-    hidden = page(viewer, f"run/{run_id}/")
-    assert "hunter2" not in hidden
-    assert "Step 1: <bdi>ValueError</bdi>" in hidden
-    assert "&lt;bdi" not in hidden
-
-
 def test_a_run_of_many_steps_is_folded_by_state(operator):
     run_id = start_run({number: [] for number in range(1, 301)}, policy="continue")
     end_steps(run_id, NO, *range(1, 21))
