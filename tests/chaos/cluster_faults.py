@@ -1,15 +1,10 @@
 """18: a Redis Cluster whose nodes die, freeze, stay away, come and go, and hand their slots on."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from unittest import mock
+from collections.abc import Callable
 
-from mq_django.transport.private_server import ServerBinary
 from tests.chaos.cluster_stage import ClusterStage
-from tests.chaos.settings import CLUSTER, SPREAD
+from tests.chaos.settings import SPREAD
 from tests.chaos.stage import Stage
-from tests.chaos.surroundings import Surroundings
 from tests.cluster_rig.private_node import PrivateNode
 from tests.waiting import wait_until
 
@@ -21,13 +16,6 @@ STEP = 0.05, 0.25
 INTERRUPTED = 5.0, 7.0
 #: Keys that are moved in one step.
 KEYS_AT_ONCE = 4
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the consumers the queues of a cluster."""
-    with mock.patch.dict(os.environ, {CLUSTER: "1"}):
-        yield Surroundings()
 
 
 def kills(stage: Stage, rounds: int) -> None:

@@ -1,26 +1,21 @@
 """16: workflows, while processes are killed, also at named points, stopped and misled, and queues are purged."""
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from unittest import mock
 
 import redis
 
 from mq_django.conf import get_config
 from mq_django.inspector.run_check import check_runs
-from mq_django.transport.private_server import ServerBinary
 from tests.chaos import flow_places, history
 from tests.chaos.checker import Verdict
 from tests.chaos.flow_checker import FlowEnding, check_flows
 from tests.chaos.flow_operator import Operator
 from tests.chaos.flows import plans
 from tests.chaos.points import OF_FLOWS
-from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE, FLOWS, VISIBILITY_SECONDS
+from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE, VISIBILITY_SECONDS
 from tests.chaos.stage import DRAIN, Stage
-from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
 from tests.purging import purge
 from tests.waiting import becomes_true, wait_until
@@ -35,13 +30,6 @@ OF_STEPS = ("started", "effect", "ended", "unsent", "sent", "settled")
 PURGED = 8
 #: Seconds in which a process gets to a point.
 REACHED = 6.0
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the consumers the queues of workflows."""
-    with mock.patch.dict(os.environ, {FLOWS: "1"}):
-        yield Surroundings()
 
 
 def play(stage: Stage, rounds: int) -> Verdict:

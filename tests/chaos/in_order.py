@@ -1,12 +1,10 @@
 """17: a queue with order per key, while consumers come and go, die and freeze, and messages are deleted."""
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
-from unittest import mock
 
 import redis
 
@@ -16,13 +14,11 @@ from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions
 from mq_django.stores.message_scans import DeletableState
-from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
 from tests.chaos.sequences import Sequences
-from tests.chaos.settings import IN_ORDER, QUEUE, VISIBILITY_SECONDS
+from tests.chaos.settings import QUEUE, VISIBILITY_SECONDS
 from tests.chaos.stage import Stage
-from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
 from tests.purging import purge
 from tests.waiting import wait_until
@@ -46,13 +42,6 @@ REACHED = 4.0
 #: Messages that one purge deletes at most from each place.
 PURGED = 4
 STATES: tuple[tuple[DeletableState, ...], ...] = ((), ("ready",), ("delayed",), ("parked",))
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the queue order per key."""
-    with mock.patch.dict(os.environ, {IN_ORDER: "1"}):
-        yield Surroundings()
 
 
 def play(stage: Stage, rounds: int) -> Verdict:

@@ -1,26 +1,14 @@
 """15: other queues of the same consumers, whose keys hold nonsense wherever something reads them."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from unittest import mock
+from contextlib import suppress
 
 import redis
 
 from mq_django.conf import get_config
-from mq_django.transport.private_server import ServerBinary
-from tests.chaos.settings import NEIGHBOURS, RSMQ_NEIGHBOUR, STREAM_NEIGHBOUR
+from tests.chaos.settings import RSMQ_NEIGHBOUR, STREAM_NEIGHBOUR
 from tests.chaos.stage import Stage
-from tests.chaos.surroundings import Surroundings
 from tests.hostile_keys import OF_RSMQ, OF_STREAMS
 from tests.waiting import wait_until
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the consumers two more queues, which come first."""
-    with mock.patch.dict(os.environ, {NEIGHBOURS: "1"}):
-        yield Surroundings()
 
 
 def play(stage: Stage, rounds: int) -> None:

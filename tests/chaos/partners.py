@@ -1,20 +1,16 @@
 """18: what a handler calls is away for a while: its messages wait for it uncharged, and the others go on."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from unittest import mock
+from contextlib import suppress
 
 import redis
 
-from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Ending, Terms, Verdict, Violation, check, violations_of
 from tests.chaos.deliveries import Told, exposed
 from tests.chaos.history import Event
-from tests.chaos.settings import MAX_ATTEMPTS, PARTNER, PARTNER_FLAG, PARTNER_PROBE
+from tests.chaos.settings import MAX_ATTEMPTS, PARTNER_FLAG, PARTNER_PROBE
 from tests.chaos.stage import RECOVERY, Stage
-from tests.chaos.surroundings import Surroundings
 from tests.waiting import wait_until
 
 #: Seconds after which all consumers know that it is open.
@@ -25,13 +21,6 @@ CALLS = 100
 KILLS = 3
 #: The most of the others that are left while they keep up.
 MOST_LEFT = 200
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the queue a handler that calls the partner."""
-    with mock.patch.dict(os.environ, {PARTNER: "1"}):
-        yield Surroundings()
 
 
 class PartnerStage(Stage):
@@ -55,7 +44,7 @@ def play(stage: Stage, rounds: int) -> None:
         wait_until(lambda: _holds(stage) == 1, timeout=30, message="the breaker opens")
         for _ in range(KILLS):
             stage.pause(0.3, 0.6)
-            stage.kill(stage.rng.choice(wait_until(lambda: _at_work(stage), timeout=60, message="consumers work")))
+            stage.kill(stage.working())
             stage.producer.publish("call", CALLS)
         stage.kill_redis(0.1, 0.8)
         stage.producer.publish("call", CALLS)
@@ -72,10 +61,6 @@ def _turn(stage: Stage, *, is_away: bool) -> None:
     else:
         flag.unlink()
     stage.history.note("partner", away=is_away)
-
-
-def _at_work(stage: Stage) -> list[int]:
-    return [pid for tree in stage.trees for pid in stage.at_work(tree)]
 
 
 def _holds(stage: Stage) -> int | None:

@@ -24,7 +24,17 @@ from tests.chaos import (
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
-from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
+from tests.chaos.settings import (
+    CLUSTER,
+    FLOWS,
+    IN_ORDER,
+    NEIGHBOURS,
+    PARTNER,
+    STORE,
+    STORES,
+    STREAMS,
+    VISIBILITY_SECONDS,
+)
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out, temporary_folder_fills_up
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import (
@@ -34,6 +44,7 @@ from tests.chaos.surroundings import (
     small_disk,
     small_temporary_folder,
     stepping_clock,
+    turned_on,
 )
 from tests.chaos.transaction_stage import TransactionStage
 from tests.chaos.trees import Tree, send
@@ -84,15 +95,6 @@ def _tree(stage: Stage) -> Tree:
     return tree
 
 
-def _child(stage: Stage) -> int:
-    """Return a consumer that works; there may be none for a moment after each has been killed."""
-
-    def found() -> list[int]:
-        return [pid for tree in stage.trees for pid in stage.at_work(tree)]
-
-    return stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
-
-
 def kills(stage: Stage, rounds: int) -> None:
     """1: kill -9 of consumers, and now and then of a whole tree, or of what consumers are forked from."""
     for number in range(rounds):
@@ -103,7 +105,7 @@ def kills(stage: Stage, rounds: int) -> None:
         if number % 6 == 5:
             stage.kill_tree(_tree(stage))
         else:
-            stage.kill(_child(stage))
+            stage.kill(stage.working())
 
 
 def named_points(stage: Stage, rounds: int) -> None:
@@ -126,9 +128,9 @@ def _provoked(stage: Stage, point: str, armed: Path) -> bool:
         # More than is begun at once, so that there is something to give back.
         stage.producer.publish("job", 400, ms=40)
     if point == "handing-back":
-        send([_child(stage)], signal.SIGTERM)
+        send([stage.working()], signal.SIGTERM)
     if point == "reclaiming":
-        stage.kill(_child(stage))
+        stage.kill(stage.working())
     return becomes_true(lambda: not armed.exists(), within=3)
 
 
@@ -147,7 +149,7 @@ def stops(stage: Stage, rounds: int) -> None:
         if number % 4 == 3:
             stage.suspend("stop-tree", _tree(stage).pids(), VISIBILITY_SECONDS * stage.rng.uniform(1.3, 2))
         else:
-            stage.suspend("stop", [_child(stage)], stage.rng.uniform(0.2, 1.2), spares=True)
+            stage.suspend("stop", [stage.working()], stage.rng.uniform(0.2, 1.2), spares=True)
 
 
 def server_kills(stage: Stage, rounds: int) -> None:
@@ -191,7 +193,7 @@ def hidden(stage: Stage, rounds: int) -> None:
     """Supervisors that cannot see each other's processes work side by side for many heartbeats, while consumers die."""
     for _ in range(rounds):
         stage.pause(VISIBILITY_SECONDS * 0.5, VISIBILITY_SECONDS * 0.7)
-        stage.kill(_child(stage))
+        stage.kill(stage.working())
 
 
 def slow_scripts(stage: Stage, rounds: int) -> None:
@@ -257,8 +259,8 @@ SCENARIOS = [
     Scenario(name="unruly", play=unruly, rounds=3, rate=100.0, stores=STORES),
     Scenario(name="mixed", play=mixed, rounds=1, rate=160.0, ms=30.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
-    Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
-    Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
+    Scenario(name="neighbours", play=neighbours.play, rounds=2, around=turned_on(NEIGHBOURS)),
+    Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=turned_on(FLOWS)),
     *(
         Scenario(
             name=f"outbox-{kind}",
@@ -271,13 +273,13 @@ SCENARIOS = [
         )
         for kind in KINDS
     ),
-    Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
+    Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=turned_on(IN_ORDER)),
     Scenario(
         name="partner-away",
         play=partners.play,
         rounds=1,
         rate=60.0,
-        around=partners.around,
+        around=turned_on(PARTNER),
         stage=partners.PartnerStage,
     ),
     Scenario(
@@ -286,7 +288,7 @@ SCENARIOS = [
         rounds=1,
         publishes=False,
         stores=STORES,
-        around=streams.around,
+        around=turned_on(STREAMS),
         stage=streams.StreamStage,
     ),
     Scenario(
@@ -294,7 +296,7 @@ SCENARIOS = [
         play=cluster_faults.kills,
         rounds=1,
         rate=240.0,
-        around=cluster_faults.around,
+        around=turned_on(CLUSTER),
         stage=ReplicatedStage,
     ),
     Scenario(
@@ -302,7 +304,7 @@ SCENARIOS = [
         play=cluster_faults.reshard,
         rounds=1,
         rate=240.0,
-        around=cluster_faults.around,
+        around=turned_on(CLUSTER),
         stage=ClusterStage,
     ),
 ]

@@ -172,6 +172,14 @@ class Stage:
         """Return the consumers of a tree that have begun to work: those that have a history."""
         return sorted(pid for pid in tree.children() if (self.folder / f"{pid}.jsonl").exists())
 
+    def working(self) -> int:
+        """Return a consumer that works; there may be none for a moment after each has been killed."""
+
+        def found() -> list[int]:
+            return [pid for tree in self.trees for pid in self.at_work(tree)]
+
+        return self.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
+
     def strike(
         self,
         kind: str,

@@ -1,25 +1,20 @@
 """19: handlers stream while consumers, Redis and the process of the readers are killed, and consumers stopped."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, NamedTuple, cast
-from unittest import mock
 
 import redis
 
 from mq_django import queues, topics
-from mq_django.transport.private_server import ServerBinary
 from tests.chaos.checker import Ending, Verdict
 from tests.chaos.history import Event
 from tests.chaos.places import Rest
-from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, STORE, STREAMS, TOPIC, VISIBILITY_SECONDS
+from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, STORE, TOPIC, VISIBILITY_SECONDS
 from tests.chaos.stage import Stage
 from tests.chaos.stream_checker import Entry, judged, judged_readers
-from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import ROOT, Tree, environment, kill
 from tests.waiting import wait_until
 
@@ -27,13 +22,6 @@ from tests.waiting import wait_until
 FIRST, MORE = 24, 6
 #: Seconds until all readers have read all, after all messages have ended.
 READ = 60.0
-
-
-@contextmanager
-def around(_: ServerBinary) -> Iterator[Surroundings]:
-    """Give the queue STREAM, and a handler that streams."""
-    with mock.patch.dict(os.environ, {STREAMS: "1"}):
-        yield Surroundings()
 
 
 class Asked(NamedTuple):

@@ -4,10 +4,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 from mq_django.errors import NoServer
 from mq_django.transport.private_server import ServerBinary, bundled_server, find_server
@@ -51,6 +52,17 @@ class Surroundings:
 def plain(_: ServerBinary) -> Iterator[Surroundings]:
     """Nothing special."""
     yield Surroundings()
+
+
+def turned_on(setting: str) -> Callable[[ServerBinary], AbstractContextManager[Surroundings]]:
+    """Return what turns on one of the settings of consumers that are in their environment."""
+
+    @contextmanager
+    def found(_: ServerBinary) -> Iterator[Surroundings]:
+        with mock.patch.dict(os.environ, {setting: "1"}):
+            yield Surroundings()
+
+    return found
 
 
 @contextmanager
