@@ -13,7 +13,4 @@ needs_prometheus = pytest.mark.skipif(
     find_spec("prometheus_client") is None, reason="prometheus-client is not installed"
 )
 needs_sentry = pytest.mark.skipif(find_spec("sentry_sdk") is None, reason="sentry-sdk is not installed")
-needs_prometheus = pytest.mark.skipif(
-    find_spec("prometheus_client") is None, reason="prometheus-client is not installed"
-)
 needs_wagtail = pytest.mark.skipif(find_spec("wagtail") is None, reason="wagtail is not installed")

@@ -4,13 +4,12 @@ import pytest
 
 from mq_django import enqueue_many, task
 from mq_django.registry import find
-from mq_django.task_backend.compat import LOGGER, TaskResultStatus, task_backends
+from mq_django.task_backend.compat import TaskResultStatus, task_backends
 from mq_django.transport import test_mode
+from tests.task_api import DUMMY, IMMEDIATE
 
 pytestmark = pytest.mark.versions
 
-DUMMY = f"{LOGGER}.backends.dummy.DummyBackend"
-IMMEDIATE = f"{LOGGER}.backends.immediate.ImmediateBackend"
 
 ran = []
 

@@ -3,7 +3,6 @@ from itertools import product
 from types import ModuleType
 from weakref import WeakKeyDictionary
 
-import django
 import pytest
 from django.core.checks import run_checks
 from django.dispatch import Signal
@@ -17,14 +16,10 @@ from mq_django.registry import Handler, _handlers, queues_with_handlers
 from mq_django.task_backend.backend import _tasks
 from mq_django.task_backend.compat import InvalidTask
 from mq_django.workflows import chain, parallel, workflow
+from tests.task_api import DUMMY, IMMEDIATE, plain_task
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.versions
-
-if django.VERSION >= (6, 0):
-    from django.tasks import task as plain_task
-else:
-    from django_tasks import task as plain_task
 
 MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost:6379/1"}
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -349,9 +344,9 @@ def test_the_search_for_tasks_evaluates_no_lazy_object(found, monkeypatch):
 
 
 def test_a_backend_that_was_chosen_is_no_problem(found, plain, subtests):
-    for backend in ["immediate.ImmediateBackend", "dummy.DummyBackend"]:
+    for backend in (IMMEDIATE, DUMMY):
         with subtests.test(backend=backend):
-            plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
+            plain.TASKS = {"default": {"BACKEND": backend}}
             assert found() == []
 
 

@@ -1,4 +1,3 @@
-import django
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
@@ -8,17 +7,11 @@ from mq_django.errors import InvalidArguments, InvalidMessage, MessageTooLarge
 from mq_django.task_backend.compat import TaskResultStatus, task_enqueued
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.task_api import IMMEDIATE, plain_task
 from tests.testapp import tasks
 from tests.working import work
 
 pytestmark = pytest.mark.versions
-
-if django.VERSION >= (6, 0):
-    from django.tasks import task as plain_task
-else:
-    from django_tasks import task as plain_task
-
-IMMEDIATE = f"{plain_task.__module__.removesuffix('.base')}.backends.immediate.ImmediateBackend"
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import sys
 from datetime import timedelta
 from functools import partial
 
-import django
 import pytest
 
 from mq_django import queues, registry
@@ -12,11 +11,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, InvalidMessage, InvalidOffset
 from mq_django.registry import handler, subscriber
 from mq_django.task_backend import task
-
-if django.VERSION >= (6, 0):
-    from django.tasks import task as plain_task
-else:
-    from django_tasks import task as plain_task
+from tests.task_api import plain_task
 
 
 @pytest.fixture(autouse=True)

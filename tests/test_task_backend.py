@@ -59,20 +59,13 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
 from tests.purging import purge
+from tests.task_api import DUMMY, TaskResultMismatch, plain_task
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
 
 pytestmark = pytest.mark.versions
 
-if django.VERSION >= (6, 0):
-    from django.tasks import task as plain_task
-    from django.tasks.exceptions import TaskResultMismatch
-else:
-    from django_tasks import task as plain_task
-    from django_tasks.exceptions import TaskResultMismatch
-
-DUMMY = ".tasks.backends.dummy.DummyBackend" if django.VERSION >= (6, 0) else ".backends.dummy.DummyBackend"
 OURS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": ["default", "emails"]}}
 READY, FAILED, SUCCESSFUL = TaskResultStatus.READY, TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 
@@ -698,7 +691,7 @@ def test_a_result_tells_how_it_was_enqueued():
 
 
 def test_a_task_of_another_backend_can_be_enqueued_here(settings):
-    settings.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.split('.')[0]}{DUMMY}"}}
+    settings.TASKS = {"default": {"BACKEND": DUMMY}}
     made = plain_task(module_level_too)
     settings.TASKS = OURS
     result = made.enqueue(5)

@@ -3,7 +3,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-import django
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
@@ -35,16 +34,11 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled
 from tests.purging import purge
+from tests.task_api import DUMMY, IMMEDIATE, plain_task
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
 
-if django.VERSION >= (6, 0):
-    from django.tasks import task as plain_task
-else:
-    from django_tasks import task as plain_task
-
-PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
 #: Seconds: a result comes by a notification long before.
 LONG = 60
 
@@ -452,8 +446,8 @@ def test_a_queue_without_results_cannot_be_waited_for(mq_settings):
 
 def test_the_results_of_other_backends(settings):
     settings.TASKS = {
-        "default": {"BACKEND": f"{PACKAGE}.backends.immediate.ImmediateBackend"},
-        "dummy": {"BACKEND": f"{PACKAGE}.backends.dummy.DummyBackend"},
+        "default": {"BACKEND": IMMEDIATE},
+        "dummy": {"BACKEND": DUMMY},
     }
     assert wait_result(plain_task(tasks.noop.func).enqueue(), timeout=0).is_finished
     kept = plain_task(backend="dummy")(tasks.noop.func).enqueue()
