@@ -1,12 +1,10 @@
 """What waits for a partner keeps what it has: its place, its unique key, its priority, and its run of a workflow."""
 
-import json
 from collections import defaultdict
 
 import pytest
 
 from mq_django import Ack, Breaker, Retry, handler
-from mq_django.conf import get_config
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector import problems, workflow_runs
@@ -15,22 +13,13 @@ from mq_django.inspector.queues import quick_stats
 from mq_django.stores.base import Settlement
 from mq_django.workflows import definitions, workflow
 from mq_django.workflows.definitions import RunRepairer
-from tests.consumers.worker.test_breakers import BREAKER, PartnerDown
+from tests.consumers.worker.test_breakers import BREAKER, PartnerDown, due, plain
 from tests.seeding import CONSUMER, opened, publish
 from tests.working import run
 
+__all__ = ["due", "plain"]
+
 pytestmark = pytest.mark.usefixtures("handlers")
-
-
-@pytest.fixture
-def plain(mq_settings):
-    """Return a function that sets the options of the queue."""
-
-    def configure(**options):
-        mq_settings(QUEUES={"payments": {"MAX_ATTEMPTS": 3, "RETRY": {"delay": 0}, **options}})
-
-    configure()
-    return configure
 
 
 @pytest.mark.parametrize("options", [{"ORDERED": True}, {"ORDERED": True, "PARTITIONS": 2}])
@@ -55,18 +44,6 @@ def test_the_order_of_each_key_is_kept_through_probes_and_ramp(plain, due, optio
     assert sum(map(len, seen.values())) == 120
     assert {key: sorted(found) for key, found in seen.items()} == seen
     assert holds("payments") == ()
-
-
-@pytest.fixture
-def due(redis_client):
-    """Return a function that makes the next probes due."""
-
-    def make_due():
-        for part in get_config().queue("payments").each_part:
-            for subject, text in redis_client.hgetall(part.keys.holds).items():
-                redis_client.hset(part.keys.holds, subject, json.dumps(json.loads(text) | {"next": 1}))
-
-    return make_due
 
 
 def test_a_unique_key_is_taken_until_the_message_is_handled(plain):

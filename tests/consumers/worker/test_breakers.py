@@ -62,16 +62,26 @@ def queue(request, mq_settings):
 
 
 @pytest.fixture
-def probe(redis_client):
-    """Return a function that makes the next probe due, and runs what is ready then."""
+def due(redis_client):
+    """Return a function that makes the next probes due."""
 
     def make_due(queue="payments"):
         for part in get_config().queue(queue).each_part:
             for subject, text in redis_client.hgetall(part.keys.holds).items():
                 redis_client.hset(part.keys.holds, subject, json.dumps(json.loads(text) | {"next": 1}))
-        return run()
 
     return make_due
+
+
+@pytest.fixture
+def probe(due):
+    """Return a function that makes the next probe due, and runs what is ready then."""
+
+    def probe(queue="payments"):
+        due(queue)
+        return run()
+
+    return probe
 
 
 def depth(queue="payments"):
