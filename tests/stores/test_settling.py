@@ -10,7 +10,7 @@ from mq_django.core.keys import LOG, READY, GroupKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Expire
 from mq_django.errors import WrongKeyType
-from mq_django.stores.base import Also, Settlement
+from mq_django.stores.base import Settlement
 from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Pooled
@@ -90,17 +90,6 @@ def test_the_keys_of_counters_follow_the_clock(monkeypatch):
     calls = [Call.of(command) for (command,) in transport.pipelines]
     assert [call.keys["minutes"] for call in calls] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
     assert [call.lists["counters"][0] for call in calls] == [0, 0, 1]
-
-
-def test_other_commands_run_before_and_behind():
-    transport = Transport()
-    batch = [Settlement(delivery(1), ACK)]
-    assert settling(transport).settle(ME, batch, also=Also([("PING", 1)]), then=[("PING", 2), ("PING", 3)]) == (
-        [],
-        [[], []],
-    )
-    ((first, ack, *others),) = transport.pipelines
-    assert (first, Call.of(ack).outcome, others) == (("PING", 1), "ack", [("PING", 2), ("PING", 3)])
 
 
 @pytest.mark.parametrize("stream", [READY, LOG])

@@ -108,13 +108,6 @@ def test_the_bytes_of_what_is_no_message_show_no_secret(operator, redis_client):
     assert "\\xff" in page
 
 
-def test_a_message_is_found_by_its_id(operator):
-    message_id = bury("emails")
-
-    assert operator.get(DEAD, {"id": message_id}).url == f"{BASE}emails/message/dead/{dead_entry('emails')}/"
-    assert "There is no message with the id “nope” here." in operator.get(DEAD, {"id": "nope"}).content.decode()
-
-
 def test_pages_lead_to_older_ones(operator):
     bury_many("emails", 120)
 

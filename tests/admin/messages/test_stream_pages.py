@@ -10,7 +10,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector import stream_reader as scanning
-from tests.admin.conftest import BASE, history
+from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import CONSUMER, beat, bury, publish, publish_many, take
 
@@ -124,27 +124,6 @@ def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):
     assert not inspector.queue("emails").paused
     said = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
     assert list(said) == ["Paused the queue", "Resumed the queue"]
-
-
-@pytest.mark.parametrize(
-    ("place", "left", "verb", "said"),
-    [("ready", (0, 2), "Purge", "Purged"), ("delayed", (3, 0), "Cancel", "Cancelled")],
-)
-def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb, said):
-    publish_many("emails", [("welcome", n) for n in range(3)])
-    for _ in range(2):
-        publish("emails", "welcome", 1, delay=60)
-    asked = operator.get(f"{BASE}emails/{place}/all/delete/")
-    assert f"{verb} {5 - sum(left)} {place} messages?" in asked.content.decode()
-
-    fields = dict(asked.context["fields"])
-    done = operator.post(f"{BASE}emails/{place}/all/delete/", fields, follow=True)
-
-    assert f"{said}: {5 - sum(left)} messages." in done.content.decode()
-    view = inspector.queue("emails")
-    assert (view.ready, view.delayed) == left
-    count = 5 - sum(left)
-    assert history(operator) == [f"{verb} {count} {place} messages: {count} {said.lower()}"]
 
 
 def test_a_purge_deletes_no_more_than_was_confirmed(operator):
