@@ -61,6 +61,8 @@ _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script:
 _ADVICE: dict[type[errors.StoreError], str] = {
     errors.ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
     errors.NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
+    errors.ReadOnly: "Redis accepts no writes. If it is a replica, name the master in CONNECTION: {}",
+    errors.RedisOutOfMemory: "Redis is at its maxmemory. Raise it, or delete messages with manage.py mq purge: {}",
     errors.WrongNode: "Redis is a node of a Redis Cluster, and another node has the key. Write redis+cluster:// "
     "instead of redis:// in CONNECTION, or rediss+cluster:// instead of rediss://: {}",
 }

@@ -292,21 +292,22 @@ def alone():
         yield client
 
 
-def test_what_a_server_refuses_is_said_by_its_class_and_in_its_words(alone, subtests):
+def test_what_a_server_refuses_is_said_by_its_class_in_its_words_and_with_what_to_do(alone, subtests):
     alone.set("text", 1)
     found = said_by(alone, "EVAL", "return redis.call('LLEN', KEYS[1])", 1, "text")
     assert type(found) is WrongKeyType
     assert str(found) == "WRONGTYPE Operation against a key holding the wrong kind of value"
-    for option, value, usual, kind in [
-        ("maxmemory", "1", "0", RedisOutOfMemory),
-        ("min-replicas-to-write", "1", "0", ReadOnly),
-        ("replicaof", "127.0.0.1 1", "no one", ReadOnly),
+    for option, value, usual, kind, advice in [
+        ("maxmemory", "1", "0", RedisOutOfMemory, "Redis is at its maxmemory. Raise it, or delete messages"),
+        ("min-replicas-to-write", "1", "0", ReadOnly, "Redis accepts no writes."),
+        ("replicaof", "127.0.0.1 1", "no one", ReadOnly, "name the master in CONNECTION"),
     ]:
         set_option(alone, option, value)
         for command in (("SET", "k", 1), ("EVAL", WRITE, 1, "k")):
             with subtests.test(option=option, command=command):
                 found = said_by(alone, *command)
                 assert type(found) is kind
+                assert advice in str(found)
                 assert "script" not in str(found)
         set_option(alone, option, usual)
 
