@@ -318,7 +318,7 @@ def _seconds(option: str, value: object, others: str = "") -> float:
 
 def _moment_ms(option: str, moment: object) -> int:
     try:
-        return math.ceil(check_aware(moment).timestamp() * 1000)
+        return min(math.ceil(check_aware(moment).timestamp() * 1000), LAST_MS)  # datetime.max would be rounded up
     except TypeError as error:
         raise InvalidMessage(f"{option} must be {error}, not {repr_of(moment)}") from error
 

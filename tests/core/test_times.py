@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from mq_django.core import offsets
 from mq_django.core.clock import aware, read_duration
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.publish_checks import due, expiry
 from mq_django.errors import InvalidMessage, InvalidOffset
 from mq_django.task_backend.compat import InvalidTask
@@ -36,6 +37,11 @@ def test_a_datetime_beyond_the_last_year_of_utc_is_refused(subtests):
         aware(beyond)
     with subtests.test("deliver_at"), pytest.raises(InvalidMessage, match="in the years 1 to 9999 of UTC"):
         due(None, beyond)
+
+
+def test_the_last_moment_of_a_datetime_is_a_valid_date():
+    never = datetime.max.replace(tzinfo=UTC)
+    assert (due(None, never)[1], expiry(never, 0)) == (LAST_MS, LAST_MS)
 
 
 def test_code_must_pass_a_datetime_with_a_time_zone(tokyo, subtests):
