@@ -27,6 +27,7 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import CANCEL, Cancel
+from mq_django.core.texts import repr_of
 from mq_django.errors import (
     AlreadyPublished,
     Cancelled,
@@ -616,8 +617,9 @@ def test_wrong_settings_do_not_keep_a_module_from_being_imported(mq_settings):
 
 
 def test_only_a_function_of_a_module_is_a_task(subtests):
-    for function in ["text", any, MQTask, tasks.noop.enqueue]:
-        with subtests.test(function=function), pytest.raises((InvalidTask, TypeError)):
+    for function in ["text", any, MQTask, tasks.noop.enqueue, lambda: None]:
+        said = rf"module level\. {re.escape(repr_of(function))} is not: .*functools\.wraps\(\).*queue_name="
+        with subtests.test(function=function), pytest.raises(InvalidTask, match=said):
             task(function)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Never, overload
 
 from django.conf import settings
@@ -56,6 +57,10 @@ OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 
 DEFAULT_TASK_BACKEND_ALIAS = "default"
+NOT_OF_A_MODULE = (
+    "a task is found by the path of its function. A decorator below @task uses functools.wraps(), and options have "
+    "names, as in @task(queue_name=...)"
+)
 #: Backends that take tasks of `mq_django.task` in tests.
 FOR_TESTS = frozenset(
     f"{package}.backends.{name}"
@@ -126,14 +131,16 @@ class TaskBackend(Base):
             InvalidTask: its function, priority or time cannot be used, or `TASKS` does not have its queue.
             ConfigurationError: its path is the name of another handler.
         """
-        # Django compares and asks these as numbers and datetimes.
+        # Django compares and asks these as numbers and datetimes. Texts are Django's own as far as their full stop.
         if type(task.priority) is not int or abs(task.priority) > MAX_PRIORITY:
-            # In Django's words, as far as its full stop.
             text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
             names = f"mq_django.task and using() also take {', '.join(PRIORITIES)}"
             raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not; {names}")
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {repr_of(task.run_after)}")
+        if not isfunction(task.func) or "<locals>" in task.func.__qualname__:
+            text = "Task function must be defined at a module level."
+            raise self._api.invalid_task(f"{text} {repr_of(task.func)} is not: {NOT_OF_A_MODULE}")
         if yields(task.func):
             raise self._api.invalid_task(
                 f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
