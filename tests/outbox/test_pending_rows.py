@@ -124,7 +124,7 @@ def test_a_row_is_rescheduled_while_it_is_delayed_and_unclaimed(alias, redis_cli
 
 def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker):
     options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
-    text = "Database 'empty' has no table 'mq_django_outbox'.* migrate mq_django --database empty"
+    text = "Database 'empty' has no table 'mq_django_outbox'.* migrate mq_django --database empty.* its dependencies"
     with django_db_blocker.unblock(), known("empty", options):
         for named in ({"message_id": "m1"}, {"unique": "k"}):
             with pytest.raises(NoOutbox, match=text):
