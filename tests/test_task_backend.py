@@ -16,6 +16,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.checks import run_checks
 from django.db import transaction
+from django.db.models import IntegerChoices
 from django.template import Context, Template
 from django.utils import timezone
 
@@ -565,6 +566,18 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
     assert tasks.noop.using(priority=3).using(priority="low").priority == -10
     assert tasks.noop.using(priority=3).using(priority="normal").priority == 0
     assert task(priority="high")(module_level).priority == 10
+
+
+def test_a_priority_may_be_one_of_integer_choices(plain):
+    level = IntegerChoices("Level", [("SOON", 7)]).SOON
+    for made in [
+        tasks.noop.using(priority=level),
+        task(priority=level)(module_level),
+        plain_task(priority=level)(module_level),
+    ]:
+        assert made.enqueue().task.priority == 7
+    message_id = queues["default"].publish("welcome", 1, priority=level, delay=60)
+    assert queues["default"].find(message_id).message.priority == 7
 
 
 def test_the_queue_must_be_configured(plain):

@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from enum import IntEnum
 from typing import Any, Literal
 
 from mq_django.core.jsontext import dumps, loads, parser_of
@@ -160,7 +161,9 @@ RESERVED = frozenset(
 
 
 def numbered(priority: Any) -> Any:
-    """Return the number of a priority that is named; what is no such name as it is."""
+    """Return the number of a priority that is named, or of an IntEnum or IntegerChoices; anything else as it is."""
+    if isinstance(priority, IntEnum):
+        return priority.value
     return PRIORITIES.get(priority, priority) if isinstance(priority, str) else priority
 
 

@@ -132,7 +132,8 @@ class TaskBackend(Base):
             ConfigurationError: its path is the name of another handler.
         """
         # Django compares and asks these as numbers and datetimes. Texts are Django's own as far as their full stop.
-        if type(task.priority) is not int or abs(task.priority) > MAX_PRIORITY:
+        level: object = task.priority
+        if isinstance(level, bool) or not isinstance(level, int) or abs(level) > MAX_PRIORITY:
             text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
             names = f"mq_django.task and using() also take {', '.join(PRIORITIES)}"
             raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not; {names}")
