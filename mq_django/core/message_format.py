@@ -162,6 +162,8 @@ RESERVED = frozenset(
 
 def numbered(priority: Any) -> Any:
     """Return the number of a priority that is named, or of an IntEnum or IntegerChoices; anything else as it is."""
+    if type(priority) is int:
+        return priority
     if isinstance(priority, IntEnum):
         return priority.value
     return PRIORITIES.get(priority, priority) if isinstance(priority, str) else priority

@@ -119,6 +119,9 @@ class TestChecks:
         found = [message.msg for message in run_checks(databases=["other"]) if message.id == "mq_django.W007"]
         assert len(found) == 2
         assert "migrate mq_django --database other" in found[0]
+        with monkeypatch.context() as started:
+            started.setattr("sys.argv", ["manage.py", "migrate"])
+            assert [m for m in run_checks(databases=["other"]) if m.id == "mq_django.W007"] == []
         monkeypatch.setattr("django.db.backends.sqlite3.base.DatabaseWrapper.close", lambda _: None)
         with pytest.raises(ConfigurationError, match="no table mq_django_inbox"):
             check_inbox([get_config().queue("emails")])
