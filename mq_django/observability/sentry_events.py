@@ -86,7 +86,7 @@ def _with_message(message: Message, messages: Sequence[Message]) -> Processor:
         clean(event)
         found = set[str]().union(*(secrets_in([each.data, dict(each.headers)]) for each in messages))
         # The longest first: one may be a part of another, of which the rest would be left.
-        secrets = sorted(found, key=len, reverse=True)
+        secrets = sorted(found - {""}, key=len, reverse=True)
         event.update(_without(event, secrets))
         if _sends_data() and event.get("type") != "transaction":
             event.setdefault("contexts", {})["mq message"] = {

@@ -326,7 +326,7 @@ def _refused(which: StepId, view: StepView) -> Outcome | None:
 
 
 def _put(args: list[Any], kwargs: dict[str, Any], name: str, value: Any) -> None:
-    if name.isdigit():
+    if name.isdecimal():
         args[int(name)] = value
     else:
         kwargs[name] = value

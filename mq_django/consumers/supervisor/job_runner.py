@@ -59,7 +59,8 @@ class JobRunner(Service):
 
     def _find_jobs(self, number: int, answer: Answer) -> None:
         states = self._jobs[number].read_running(answer.reply)
-        self._steps |= dict.fromkeys(((number, state) for state in states), 0.0)
+        for state in states:
+            self._steps.setdefault((number, state), 0.0)
 
     def _work(self, which: tuple[int, ActionableState]) -> None:
         # An error ends it here, and the next look at the queue finds the job again.

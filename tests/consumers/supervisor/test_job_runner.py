@@ -1,7 +1,10 @@
 """Jobs about dead letters are worked off by supervisors, whoever comes first."""
 
+from types import SimpleNamespace
+
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor import job_runner as runner
 from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import jobs
@@ -54,6 +57,18 @@ def test_what_is_heard_is_looked_at_at_once(mq_settings):
     service.expect(0)
     service.run_once()
     assert inspector.queue("emails").ready == 1
+
+
+def test_a_look_at_a_queue_makes_no_step_before_its_time(mq_settings, monkeypatch):
+    bury_many("emails", 100)
+    service = job_runner("emails")
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    jobs.begin("emails", "redrive", who="ann", rate=1)
+    service.run_once()
+    done = jobs.get_job("emails").done
+    service.expect(0)
+    service.run_once()
+    assert jobs.get_job("emails").done == done > 0
 
 
 def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis_client, mq_settings):
