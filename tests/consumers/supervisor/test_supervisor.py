@@ -289,14 +289,19 @@ def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publ
     first = trees("--threads", "2")
     running = publish(["wait", str(gate)])
     history.wait_for("start")
-    second = trees("--threads", "2")
-    second.wait_until_ready()
-    ids = [publish(["sleep", 0.02]) for _ in range(100)]
-    wait_until(lambda: len({line["pid"] for line in history.lines("start")}) == 2)
+    second, ids = trees("--threads", "2"), []
+
+    def both_run():
+        # The first one alone might take all that were published before the second one reads.
+        ids.append(publish(["sleep", 0.02]))
+        return len({line["pid"] for line in history.lines("start")}) == 2
+
+    wait_until(both_run)
+    ids += [publish(["sleep", 0.02]) for _ in range(100)]
     first.signal(signal.SIGTERM)
     (consumer,) = re.findall(r"Consumer (\S+) handles", first.logged())
     wait_until(lambda: len(store.held_by(consumer, limit=100)) == 1, timeout=2.0)
-    history.wait_for("effect", 100)
+    history.wait_for("effect", len(ids))
     gate.touch()
     assert first.wait(10) == 0
     wait_until(lambda: empty(store))
