@@ -83,6 +83,8 @@ class Tree:
 
     def stop(self) -> int:
         """Ask it to stop, and return its exit code. It does not wait for the usual grace of 30 s."""
+        # Before its first line it may not listen to signals, and another tree may have done all work by then.
+        wait_until(lambda: self.logged() or self.process.poll() is not None)
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         return self.wait(within=28)
