@@ -34,6 +34,7 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.outcomes import Ending
 from mq_django.core.redaction import redact_forms
 from mq_django.core.retries import FAILED, Attempt
 from mq_django.inspector import actions, dead_letters
@@ -43,7 +44,6 @@ from mq_django.inspector.message_views import MessageState, MessageView, Waiting
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.statistics import RunTimes, run_time, run_times
 from mq_django.stores.background_jobs import ACTIONS
-from mq_django.stores.handled import Ending
 
 # A message as a table row and as a list of labels and values.
 

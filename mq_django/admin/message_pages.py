@@ -488,7 +488,7 @@ def _html(chunk: Chunk, *, can_see_data: bool) -> SafeString | str:
             return text.size(len(chunk.value))
         case "restart":
             return _("Restarted: attempt %(number)s") % {"number": text.number(chunk.attempt)}
-    ending = ending_words(chunk.outcome)  # type: ignore[arg-type] # read_chunk() knows no others
-    said = _("Ended: %(ending)s") % {"ending": ending}
+    assert chunk.outcome  # of an end
+    said = _("Ended: %(ending)s") % {"ending": ending_words(chunk.outcome)}
     error = shown_error(chunk.error, can_see_data=can_see_data, limit=1000) if chunk.error else ""
     return format_html("{}. {}", said, error) if error else said

@@ -12,6 +12,7 @@ from mq_django.core.ids import is_text, token
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import whole
 from mq_django.core.options import StreamLimits
+from mq_django.core.outcomes import Ending
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidChunk, InvalidMessage
 
@@ -24,8 +25,6 @@ MAX_ERROR = 500
 #: The kinds of entries: a chunk of `stream()`, by its type; a line of `stream.log()`; another run; the end.
 Kind = Literal["text", "bytes", "json", "log", "restart", "end"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-#: How messages end.
-OUTCOMES = ("handled", "buried", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,7 @@ class Chunk:
     attempt: int = 1
     number: int = 0
     #: Of an end: "handled", "buried", "cancelled" or "expired", and the error.
-    outcome: str = ""
+    outcome: Ending | Literal[""] = ""
     error: str = ""
 
 
@@ -80,7 +79,7 @@ def encoded_line(line: object) -> bytes:
     return line.encode()
 
 
-def end_text(outcome: str, error: str = "") -> bytes:
+def end_text(outcome: Ending, error: str = "") -> bytes:
     """Return the value of an end. `error`: one line."""
     return dumps({"outcome": outcome, "error": error[:MAX_ERROR]} if error else {"outcome": outcome})
 
@@ -107,8 +106,9 @@ def read_chunk(entry: bytes, fields: Sequence[bytes]) -> Chunk | None:
 
 def _end_of(chunk: Chunk) -> Chunk | None:
     end = chunk.value if isinstance(chunk.value, dict) else {}
-    outcome, error = end.get("outcome"), end.get("error", "")
-    if outcome not in OUTCOMES or not isinstance(error, str):
+    outcome = next((each for each in get_args(Ending) if each == end.get("outcome")), None)
+    error = end.get("error", "")
+    if outcome is None or not isinstance(error, str):
         return None
     return replace(chunk, value=None, outcome=outcome, error=error[:MAX_ERROR])
 

@@ -1,8 +1,9 @@
 """The outcomes of deliveries: values, which are settled later in batches."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, iscoroutine, isgenerator
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
 from mq_django.core.texts import MAX_TRACEBACK, class_name, repr_of, summary_of, text_of, traceback_of
@@ -128,6 +129,16 @@ Outcome = Ack | Retry | HandBack | Bury | SetAside | Park | Expire | Cancel
 
 #: The classes of all outcomes. Each table by class must have all of them: see tests/test_outcome_kinds.py.
 KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Park, Expire, Cancel)
+
+#: How a message ends for good, and by which outcome.
+Ending = Literal["handled", "expired", "buried", "cancelled"]
+ENDINGS: Mapping[type, Ending] = {
+    Ack: "handled",
+    StepEnd: "handled",
+    Expire: "expired",
+    Bury: "buried",
+    Cancel: "cancelled",
+}
 
 #: The most frequent outcome, made once.
 ACK = Ack()

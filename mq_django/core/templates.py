@@ -55,9 +55,9 @@ class Template:
         return filled
 
     def value(self, arguments: Arguments) -> Any:
-        """Return the value of a template that is a single placeholder, as text if JSON has no such type; a set as list.
+        """Return the value of a template that is a single placeholder.
 
-        Such as the `pk_set` of m2m_changed.
+        It is text if JSON has no such type, and a list if it is a set, as the `pk_set` of m2m_changed.
         """
         if len(self._parts) != 1 or self._parts[0][0] or self._parts[0][1] is None:
             return self.fill(arguments)

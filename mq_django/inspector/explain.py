@@ -17,6 +17,7 @@ from mq_django.core.holds import Hold, hold_score
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.limits import Rate
 from mq_django.core.numbers import score, score_ms, whole
+from mq_django.core.outcomes import Ending
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
@@ -36,7 +37,6 @@ from mq_django.inspector.queues import queue as read_queue
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import MAX_BEFORE
-from mq_django.stores.handled import Ending
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command

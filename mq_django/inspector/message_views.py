@@ -22,6 +22,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entry, entry_ms, moment
 from mq_django.core.message_streams import Chunk, read_chunk
 from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import Ending
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import is_redacted, redact, redact_forms, redact_text
 from mq_django.core.retries import Attempt, read_history
@@ -29,7 +30,6 @@ from mq_django.core.running_handler import Progress
 from mq_django.core.texts import class_name
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
-from mq_django.stores.handled import Ending
 from mq_django.stores.results import read_progress_of
 from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.sessions import Transport, reply_or_raise

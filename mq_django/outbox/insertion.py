@@ -114,7 +114,7 @@ _READ_ONLY = re.compile("read[- ]?only", re.IGNORECASE)
 _NO_TABLE = (
     "Database {alias!r} has no table {table!r}, which queues and topics with OUTBOX need: run "
     "`manage.py migrate mq_django --database {alias}`, and let DATABASE_ROUTERS allow that. A migration "
-    'that publishes has ("mq_django", "0001_initial") in its dependencies'
+    'that publishes must have ("mq_django", "0001_initial") in its dependencies'
 )
 
 

@@ -7,25 +7,22 @@ The script that settles messages adds those that the consumer still held. A mess
 be written or not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LARGEST, LAST_MS, whole
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
+from mq_django.core.outcomes import ENDINGS, Ending
 from mq_django.core.redaction import redact, redact_forms
 from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport
-
-#: Outcomes of a message.
-Ending = Literal["handled", "expired", "buried", "cancelled"]
 
 #: The most bytes of JSON of a message's data that are kept.
 MAX_DATA = 4 * 1024
@@ -33,14 +30,6 @@ MAX_DATA = 4 * 1024
 MAX_LINE = 64 * 1024
 #: Entries that a call removes: takes Redis less than a millisecond.
 TRIM = 5
-
-_ENDINGS: Mapping[type, Ending] = {
-    Ack: "handled",
-    StepEnd: "handled",
-    Expire: "expired",
-    Bury: "buried",
-    Cancel: "cancelled",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +69,7 @@ def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[S
     args: list[Argument] = [config.history.age_ms]
     for number, settlement in enumerate(settlements, 1):
         # By number, because taking them apart takes longer.
-        delivery, ending, micros = settlement[0], _ENDINGS.get(type(settlement[1])), settlement[3]
+        delivery, ending, micros = settlement[0], ENDINGS.get(type(settlement[1])), settlement[3]
         if ending is None or not isinstance(delivery, Delivery):
             continue
         message, text = delivery.message, delivery.data_text

@@ -11,7 +11,7 @@ from mq_django.core import offsets
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import MAX_ERROR, Chunk, Numbered, RunStream, end_text, read_chunk
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
+from mq_django.core.outcomes import ENDINGS, Bury, Cancel
 from mq_django.core.texts import line
 from mq_django.errors import StoreError, WrongKeyType
 from mq_django.stores.base import Settlement, StreamEntry
@@ -86,15 +86,6 @@ def append_calls(runs: Sequence[tuple[Delivery, RunStream]], most: int | None = 
         yield call
 
 
-_OUTCOMES: Mapping[type, str] = {
-    Ack: "handled",
-    StepEnd: "handled",
-    Bury: "buried",
-    Cancel: "cancelled",
-    Expire: "expired",
-}
-
-
 def ends_of_batch(
     config: QueueConfig, batch: Sequence[Settlement], streamed: Collection[StreamEntry]
 ) -> tuple[list[str], list[Argument]]:
@@ -104,8 +95,8 @@ def ends_of_batch(
         config: of their queue.
         batch: the deliveries with their outcomes.
         streamed: those whose runs have streamed. They get an end in any case, and so do messages that have failed:
-            somebody may wait for it. Of others, also of those that
-            have expired, perhaps thousands at once, only an earlier run can have streamed.
+            somebody may wait for it. Of others, also of those that have expired, perhaps thousands at once, only an
+            earlier run can have streamed.
     """
     assert config.stream is not None
     keys, ends = list[str](), list[Argument]([config.stream.ttl_ms])
@@ -115,7 +106,7 @@ def ends_of_batch(
             is_needed = isinstance(outcome, Bury | Cancel) or (delivery.stream, delivery.entry) in streamed
             attempt = delivery.message.attempt if is_needed else ""
             keys.append(config.keys.message_stream(delivery.message.id))
-            ends += (number, attempt, end_text(_OUTCOMES[type(outcome)], error))
+            ends += (number, attempt, end_text(ENDINGS[type(outcome)], error))
     return keys, ends
 
 

@@ -58,8 +58,8 @@ OPTIONS = frozenset({"ON_COMMIT"})
 
 DEFAULT_TASK_BACKEND_ALIAS = "default"
 NOT_OF_A_MODULE = (
-    "a task is found by the path of its function. A decorator below @task uses functools.wraps(), and options have "
-    "names, as in @task(queue_name=...)"
+    "a task is found by the path of its function. A decorator below @task must use functools.wraps(), and options "
+    "need their names, as in @task(queue_name=...)"
 )
 #: Backends that take tasks of `mq_django.task` in tests.
 FOR_TESTS = frozenset(

@@ -91,7 +91,7 @@ class Command(BaseCommand):
             "--max-messages",
             type=whole,
             default=0,
-            help="Gracefully replace a process after this many messages. They are counted once a second.",
+            help="Gracefully replace a process after this many messages. Checked once a second.",
         )
         parser.add_argument(
             "--max-memory",
