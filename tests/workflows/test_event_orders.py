@@ -96,6 +96,8 @@ class Orders:
         self.client, self.policy = redis_client, policy
         self.home = WorkflowHome(WorkflowKeys(namespace, "0"), Pooled(redis_client))
         self._count = 0
+        # A script that the server does not have runs after the commands behind it, which read what it has written.
+        self.home._transport.pipeline(self._steps("0nobody", Event("begin")))
 
     def begin(self):
         """Begin a run, and return its id."""
