@@ -19,7 +19,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.retries import attempts_since
 from mq_django.core.texts import line
-from mq_django.errors import StoreError
+from mq_django.errors import ConnectionLost, ServerBusy, StoreError
 from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
@@ -153,21 +153,33 @@ class Settling:
     ) -> tuple[list[str], list[Any]]:
         """Settle a batch in one round trip, with what is done also, and with commands that run after it (`then`).
 
+        Chunks that are not sent are appended before it, in a round trip of their own.
+
         Returns the ids of the messages that the consumer no longer held, and the replies of the commands after it.
         """
-        calls, commands = self.calls(consumer, settlements, also), [*also.commands]
-        appends = [*self._append_calls(consumer, also.streamed)] if also.streamed else []
-        commands += [command for command, _ in appends]
-        before, settled = len(commands), len(commands) + len(calls)
-        replies = self._transport.pipeline([*commands, *(call.command for call in calls), *then])
-        for (_, call), reply in zip(appends, replies[len(also.commands) : before], strict=True):
+        if also.streamed:
+            self._append_last(consumer, also.streamed)
+        calls = self.calls(consumer, settlements, also)
+        before, settled = len(also.commands), len(also.commands) + len(calls)
+        replies = self._transport.pipeline([*also.commands, *(call.command for call in calls), *then])
+        return _stale(calls, replies[before:settled]), replies[settled:]
+
+    def _append_last(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """Append what runs have not sent before their messages are settled.
+
+        In a round trip of its own: a server that is loading its data may refuse this, and then settle the messages.
+        """
+        appends = [*self._append_calls(consumer, runs)]
+        replies = self._transport.pipeline([command for command, _ in appends]) if appends else []
+        for (_, call), reply in zip(appends, replies, strict=True):
             try:
                 self._appended(call, reply)
+            except (ConnectionLost, ServerBusy):
+                raise
             except StoreError as error:
                 if type(error) not in self._logged:
                     self._logged.add(type(error))
                     logger.warning("Last chunks of streams of queue %s are lost: %s", self._config.name, error)
-        return _stale(calls, replies[before:settled]), replies[settled:]
 
     def calls(self, consumer: str, settlements: Sequence[Settlement], also: Also) -> list[SettleCall]:
         """Return the script calls that settle a batch. The first one that counts adds what is counted also."""

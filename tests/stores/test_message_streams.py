@@ -1,11 +1,12 @@
 """The streams of messages in Redis, of each form of queue."""
 
 import pytest
+from redis.exceptions import ResponseError
 
 from mq_django import queues
 from mq_django.core.message_streams import RunStream
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry
-from mq_django.errors import RedisOutOfMemory
+from mq_django.errors import ConnectionLost, RedisOutOfMemory, ServerBusy
 from mq_django.stores import message_streams
 from mq_django.stores.base import Also, Settlement
 from mq_django.stores.message_streams import UNFINISHED_MS, end_streams
@@ -250,6 +251,26 @@ def test_without_memory_chunks_stay_unsent_and_the_message_is_settled(store, tak
     assert caplog.text.count("Last chunks of streams of queue emails are lost") == 1
     assert chunks(delivery) == [("end", 1, "handled")]
     assert store.depths().pending == 0
+
+
+@pytest.mark.parametrize(("code", "error"), [("LOADING", ConnectionLost), ("BUSY", ServerBusy)])
+def test_a_message_whose_last_chunks_are_refused_for_a_moment_is_not_settled(
+    store, take, chunks, monkeypatch, code, error
+):
+    delivery = take()
+    stream = streaming(store, "a")
+    send = store._transport.pipeline
+
+    def refused(commands):
+        return [ResponseError(f"{code} one moment"), *send(commands[1:])]
+
+    batch, also = [Settlement(delivery, ACK)], Also(streamed=[(delivery, stream)])
+    with monkeypatch.context() as away:
+        away.setattr(store._transport, "pipeline", refused)
+        with pytest.raises(error):
+            store.settle(ME, batch, also=also)
+    assert store.settle(ME, batch, also=also) == []
+    assert chunks(delivery) == [("text", 1, "a"), ("end", 2, "handled")]
 
 
 def test_a_stream_without_its_group_is_lost(store, take, redis_client):
