@@ -84,6 +84,8 @@ def test_a_queue_is_paused_and_a_message_says_why_it_waits(busy, window):
     seen.press("Yes, pause it")
     seen.expect("The queue is paused.")
     message_id = publish(busy, "notifications", "push", {"user": 1})
+    # A consumer that was waiting for it when the queue was paused hands it back.
+    wait_until(lambda: message_id in busy.manage("mq", "find", "notifications", "--state", "ready"), timeout=20)
 
     seen.go("notifications/ready/")
     seen.press(message_id)
