@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,20 +32,50 @@ class _Held:
     #: handlers within a transaction.
     depth: int
     autocommit: bool
+    #: Returns whether a connection of the driver is in a transaction that Django has not begun; None: cannot be known.
+    has_begun: Callable[[Any], bool] | None
 
     @classmethod
     def of(cls, connection: BaseDatabaseWrapper) -> Self:
         """Return a connection in its state now, or as it will be when it is opened."""
         if connection.connection is None:
             # Django sets its state only then.
-            return cls(connection, 0, connection.settings_dict["AUTOCOMMIT"])
-        return cls(connection, len(connection.atomic_blocks), connection.autocommit)
+            depth, autocommit = 0, connection.settings_dict["AUTOCOMMIT"]
+        else:
+            depth, autocommit = len(connection.atomic_blocks), connection.autocommit
+        has_begun = None if depth or not autocommit else _HAS_BEGUN.get(connection.vendor)
+        return cls(connection, depth, autocommit, has_begun)
 
     def is_as_found(self) -> bool:
         connection = self.connection
         if connection.connection is None:
             return True
-        return len(connection.atomic_blocks) == self.depth and connection.autocommit is self.autocommit
+        if len(connection.atomic_blocks) != self.depth or connection.autocommit is not self.autocommit:
+            return False
+        return self.has_begun is None or not self.has_begun(connection.connection)
+
+
+def _sqlite_has_begun(raw: Any) -> bool:
+    try:
+        return bool(raw.in_transaction)
+    except Exception:  # noqa: BLE001 - a handler may have closed it
+        return False
+
+
+def _postgresql_has_begun(raw: Any) -> bool:
+    try:
+        # `info` of psycopg 3 would make two objects for each message. Version 2 has no `pgconn`.
+        found = raw.pgconn.transaction_status if hasattr(raw, "pgconn") else raw.info.transaction_status
+    except Exception:  # noqa: BLE001 - as above
+        return False
+    return found in _IN_TRANSACTION
+
+
+#: What PostgreSQL's library returns within a transaction, also one that has failed.
+_IN_TRANSACTION = (2, 3)
+
+#: By vendor. These drivers know it without asking the server.
+_HAS_BEGUN: dict[str, Callable[[Any], bool]] = {"sqlite": _sqlite_has_begun, "postgresql": _postgresql_has_begun}
 
 
 class Databases:
@@ -79,7 +109,7 @@ class Databases:
             return
         if not any(held.connection is connection for held in self.held):
             others = [held for held in self.held if held.connection.alias != alias]
-            self.held = (*others, _Held(connection, 0, connection.settings_dict["AUTOCOMMIT"]))
+            self.held = (*others, _Held.of(connection))
 
     def is_disturbed(self) -> bool:
         """Return whether a handler has left a connection in another state. For any thread."""
@@ -87,8 +117,12 @@ class Databases:
         for held in self.held:
             connection = held.connection
             if connection.errors_occurred or (
-                connection.connection is not None
-                and (len(connection.atomic_blocks) != held.depth or connection.autocommit is not held.autocommit)
+                (raw := connection.connection) is not None
+                and (
+                    len(connection.atomic_blocks) != held.depth
+                    or connection.autocommit is not held.autocommit
+                    or (held.has_begun is not None and held.has_begun(raw))
+                )
             ):
                 return True
         return False
@@ -128,11 +162,13 @@ class Databases:
     def _restore(self, held: _Held) -> str:
         connection = held.connection
         blocks = connection.atomic_blocks[held.depth :]
-        what = "a transaction" if blocks else "autocommit off" if held.autocommit else "autocommit on"
+        what = "autocommit off" if held.autocommit else "autocommit on"
+        if blocks or connection.autocommit is held.autocommit:
+            what = "a transaction"
         try:
             for block in reversed(blocks):
                 block.__exit__(_LeftOpen, _LeftOpen(), None)
-            if not held.depth and connection.connection is not None and connection.autocommit is not held.autocommit:
+            if not held.depth and not held.is_as_found():
                 connection.rollback()
                 connection.set_autocommit(held.autocommit)
         except Exception:

@@ -64,7 +64,12 @@ def close_within():
     connection.close()
 
 
-LEAVE_OPEN = [begin, begin_twice, autocommit_off, close_within]
+def sql_begin():
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+
+
+LEAVE_OPEN = [begin, begin_twice, autocommit_off, close_within, sql_begin]
 
 
 def test_an_open_transaction_costs_no_later_message_its_effects(rig, caplog):
