@@ -2,10 +2,10 @@
 
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import redis
 from redis import exceptions
@@ -13,6 +13,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from mq_django import errors
 from mq_django.core.texts import class_name
+from mq_django.transport.scripts import Command
 from mq_django.transport.sentinel_urls import SENTINEL_PORT, NoMaster, sentinel_address
 
 P = ParamSpec("P")
@@ -83,6 +84,8 @@ def translate(error: Exception) -> errors.StoreError:
         return not_executed(error)
     if text.startswith(_NOT_PERMITTED):
         kind = errors.NotPermitted
+    if notes := getattr(error, "__notes__", ()):
+        text = f"{text} ({'; '.join(notes)})"
     if kind is not None:
         return kind(_ADVICE.get(kind, "{}").format(text))
     if "last possible ID" in text or "stream top item" in text:
@@ -91,6 +94,14 @@ def translate(error: Exception) -> errors.StoreError:
             f"Save its entries, and delete its key. ({text})"
         )
     return errors.StoreError(text)
+
+
+def name_keys(commands: Sequence[Command], replies: Sequence[Any]) -> None:
+    """Note with which command and key Redis refuses the type of a key, which its reply does not say; scripts say it."""
+    for command, reply in zip(commands, replies, strict=True):
+        if isinstance(reply, exceptions.ResponseError) and command[0] != "EVALSHA" and error_code(reply) == "WRONGTYPE":
+            key = next((each for each in command[1:] if isinstance(each, str) and ":" in each), "")
+            reply.add_note(f"{command[0]!s} {key}".rstrip())
 
 
 def not_executed(error: Exception) -> errors.ConnectionLost:

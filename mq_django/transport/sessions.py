@@ -20,7 +20,7 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly
 from mq_django.transport import scripts
-from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
+from mq_django.transport.failures import error_code, error_text, name_keys, translate, translate_connecting
 from mq_django.transport.scripts import Argument, Command, in_full, several
 
 # Limit the time that the round trips of a page may take in total, and ask no server again that did not answer.
@@ -272,6 +272,7 @@ class Session(Transport):
         replies = [self.receive() for _ in commands]
         if any([isinstance(reply, exceptions.ResponseError) for reply in replies]):  # noqa: C419 - a list is faster
             replies = self.again_in_full(commands, replies)
+            name_keys(commands, replies)
             if any(isinstance(reply, exceptions.ResponseError) and _requires_reconnect(reply) for reply in replies):
                 # A demoted master would reply like this for ever. The next connection is made to the new master.
                 self.close()

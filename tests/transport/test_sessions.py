@@ -77,6 +77,13 @@ def test_an_error_of_a_script_is_ours(session, namespace, redis_client):
         reply_or_raise(session.pipeline([command])[0])
 
 
+def test_a_key_of_another_type_is_named_also_by_a_plain_command(session, namespace, redis_client):
+    redis_client.set(f"{namespace}:text", "x")
+    for command in [("LLEN", f"{namespace}:text"), ("XREAD", "COUNT", 1, "STREAMS", f"{namespace}:text", "0")]:
+        with pytest.raises(WrongKeyType, match=rf"\({command[0]} {namespace}:text\)$"):
+            reply_or_raise(session.pipeline([("PING",), command])[1])
+
+
 def test_a_waiting_thread_can_be_interrupted(session, namespace):
     caught = []
 
