@@ -218,28 +218,36 @@ def read_versions(transport: Transport, keys: HostKeys) -> dict[str, int]:
     return {version.decode(errors="replace"): ms for version, at in pairs if (ms := score_ms(at)) is not None}
 
 
-def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Argument]]:
+def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[Sequence[Settlement], list[Argument]]:
     """Return deliveries with one kind of outcome, ordered by name and handling time, and the counters for their script.
 
     See `lua/settle.lua` for the counters.
     """
-    runs: dict[tuple[str, int], list[Settlement]] = {}
-    for settlement in settlements:
-        delivery, micros = settlement[0], settlement[3]
-        name = delivery.message.name if type(delivery) is Delivery else ""
-        kind = name, -1 if micros is None else bucket(micros)
-        if (run := runs.get(kind)) is None:
-            run = runs[kind] = []
-        run.append(settlement)
+    try:
+        kinds = [(each.delivery.message.name, (each.micros // 100).bit_length()) for each in settlements]  # type: ignore[union-attr,operator]
+    except (
+        AttributeError,
+        TypeError,
+    ):  # not decoded, or not run; to ask that of each would slow down all other batches
+        kinds = [_kind(each) for each in settlements]
+    counts, ordered = Counter(kinds), settlements
+    if len(counts) > 1:
+        ranks = {kind: number for number, kind in enumerate(counts)}
+        ranked = [ranks[kind] for kind in kinds]
+        ordered = [settlements[place] for place in sorted(range(len(ranked)), key=ranked.__getitem__)]
     outcome = type(settlements[0].outcome)
-    ordered: list[Settlement] = []
     counters: list[Argument] = [where.minute, where.hour]
-    for (name, number), run in runs.items():
-        ordered += run
-        kinds = f"{ENDS[outcome]} t{number}" if number >= 0 else ENDS[outcome]
+    for (name, bits), number in counts.items():
+        ends = ENDS[outcome] if bits < 0 else f"{ENDS[outcome]} t{min(bits, BUCKETS - 1)}"
         # An entry that is not a message counts when it is buried. One that was deleted is only acked.
-        counters += (len(run), name or "-", kinds if name or outcome is Bury else "")
+        counters += (number, name or "-", ends if name or outcome is Bury else "")
     return ordered, counters
+
+
+def _kind(settlement: Settlement) -> tuple[str, int]:
+    delivery, micros = settlement.delivery, settlement.micros
+    name = delivery.message.name if isinstance(delivery, Delivery) else ""
+    return name, -1 if micros is None else (micros // 100).bit_length()
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:

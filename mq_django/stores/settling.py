@@ -250,17 +250,14 @@ class Settling:
         self._heads[kind, stream] = head
         return head
 
-    def _grouped(self, settlements: Sequence[Settlement]) -> dict[tuple[type, int], list[Settlement]]:
+    def _grouped(self, settlements: Sequence[Settlement]) -> Mapping[tuple[type, int], Sequence[Settlement]]:
         """Return settlements by the type of their outcome and their stream."""
-        groups: dict[tuple[type, int], list[Settlement]] = {}
-        several = len(self._receipts) > 1
-        kind, stream, group = None, -1, list[Settlement]()
+        kinds = {(type(each.outcome), each.delivery.stream) for each in settlements}
+        if len(kinds) == 1:
+            return {kinds.pop(): settlements}
+        groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
         for settlement in settlements:
-            # Most settlements have the group of the one before.
-            if type(settlement.outcome) is not kind or (several and settlement.delivery.stream != stream):
-                kind, stream = type(settlement.outcome), settlement.delivery.stream
-                group = groups.setdefault((kind, stream), [])
-            group.append(settlement)
+            groups[type(settlement.outcome), settlement.delivery.stream].append(settlement)
         return groups
 
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:

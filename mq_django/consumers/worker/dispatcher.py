@@ -57,12 +57,11 @@ class Dispatcher:
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Start deliveries that this consumer now holds. An error of one is raised when the others are started."""
-        self.settler.in_hand.update(
-            {
-                (item.stream, item.entry): item.message.id if type(item) is Delivery else message_id(item)
-                for item in taken
-            }
-        )
+        try:
+            known = {(item.stream, item.entry): item.message.id for item in taken}  # type: ignore[union-attr]
+        except AttributeError:  # one could not be decoded: to check each would slow down all other batches
+            known = {(item.stream, item.entry): message_id(item) for item in taken}
+        self.settler.in_hand.update(known)
         failed: Exception | None = None
         collected, starts = self._collected, self._starts
         for item in taken:

@@ -120,17 +120,23 @@ class LatestAcks:
         self._count = 0
         self._lock = threading.Lock()
 
-    def add(self, batch: Sequence[Settlement], receipts: Sequence[StreamEntry], known: Sequence[str | None]) -> None:
+    def add(
+        self,
+        batch: Sequence[Settlement],
+        receipts: Sequence[StreamEntry],
+        known: Sequence[str | None],
+        outcomes: Sequence[Outcome],
+    ) -> None:
         """Note which of these settled deliveries were acked.
 
         Args:
-            batch: the deliveries with their outcomes.
-            receipts: theirs.
+            batch: the deliveries.
+            receipts, outcomes: theirs.
             known: the ids of their messages, as far as these are known.
         """
         ids = [of or message_id(s.delivery) for of, s in zip(known, batch, strict=True)] if not all(known) else known
-        is_acked = [s.outcome is ACK for s in batch]
-        if not all(is_acked):
+        if outcomes.count(ACK) < len(outcomes):
+            is_acked = [outcome is ACK for outcome in outcomes]
             receipts, ids = list(compress(receipts, is_acked)), list(compress(ids, is_acked))
         if not receipts:
             return
@@ -416,8 +422,8 @@ class Settler:
             self.seconds += (total / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
-        self._acked.add(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))))
+        receipts, outcomes = [(s.delivery.stream, s.delivery.entry) for s in batch], [s.outcome for s in batch]
+        self._acked.add(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))), outcomes)
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:
@@ -431,8 +437,9 @@ class Settler:
             stale = [stale_id for stale_id in stale if stale_id not in repeated]
         with self._lock:
             self.settled += len(batch)
-            counted = [s for s in batch if message_id(s.delivery) not in stale] if stale else batch
-            self.ended.update([type(s.outcome) for s in counted])
+            if stale:
+                outcomes = [s.outcome for s in batch if message_id(s.delivery) not in stale]
+            self.ended.update(map(type, outcomes))
             self._stale += len(stale)
             self._counting.pop(id(batch), None)
             before, self._steps = self._steps, sum(self.ended[kind] for kind in STEP_ENDS)

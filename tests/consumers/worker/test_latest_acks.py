@@ -19,7 +19,8 @@ def acks():
 
     def add(*batch, known=None):
         receipts = [(each.delivery.stream, each.delivery.entry) for each in batch]
-        found.add(batch, receipts, [None] * len(batch) if known is None else known)
+        outcomes = [each.outcome for each in batch]
+        found.add(batch, receipts, [None] * len(batch) if known is None else known, outcomes)
 
     found.note = add
     return found
