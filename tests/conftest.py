@@ -24,6 +24,7 @@ from redis.retry import Retry
 
 from mq_django import registry
 from mq_django.errors import NoServer
+from mq_django.inspector import consumers
 from mq_django.transport.private_server import PrivateServer, configured_url, find_server
 from mq_django.transport.sessions import Session
 from tests import leftovers, on_cluster, one_slot
@@ -32,6 +33,9 @@ from tests.clusters import cluster_binary, delete_keys
 
 # For each connection, redis-py parses the files about its distribution.
 redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
+
+# A heartbeat that a test has written is a recent one until the test ends, however busy the machine is.
+consumers.ALIVE_MS = 600_000
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379

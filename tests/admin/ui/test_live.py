@@ -287,8 +287,6 @@ def test_the_rows_that_were_used_last_are_kept_up_to_a_size(monkeypatch):
 @pytest.mark.single_server(why="it counts round trips, and each node of a cluster needs its own")
 def test_100_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operator, mq_settings, monkeypatch):
     mq_settings(QUEUES={f"queue_{number:03}": {} for number in range(100)})
-    # Longer than it takes to write and to show all of them.
-    monkeypatch.setattr("mq_django.inspector.consumers.ALIVE_MS", 600_000)
     for name in get_config().queues:
         beat(name, consumers=50)
     sent, send = [], Session.send
