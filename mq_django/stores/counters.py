@@ -225,16 +225,14 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[Sequenc
     """
     try:
         kinds = [(each.delivery.message.name, (each.micros // 100).bit_length()) for each in settlements]  # type: ignore[union-attr,operator]
-    except (
-        AttributeError,
-        TypeError,
-    ):  # not decoded, or not run; to ask that of each would slow down all other batches
+    except (AttributeError, TypeError):
+        # One was not decoded, or has not run. To check each would slow down all other batches.
         kinds = [_kind(each) for each in settlements]
     counts, ordered = Counter(kinds), settlements
     if len(counts) > 1:
         ranks = {kind: number for number, kind in enumerate(counts)}
         ranked = [ranks[kind] for kind in kinds]
-        ordered = [settlements[place] for place in sorted(range(len(ranked)), key=ranked.__getitem__)]
+        ordered = [settlements[number] for number in sorted(range(len(ranked)), key=ranked.__getitem__)]
     outcome = type(settlements[0].outcome)
     counters: list[Argument] = [where.minute, where.hour]
     for (name, bits), number in counts.items():

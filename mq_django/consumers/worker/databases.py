@@ -71,7 +71,7 @@ def _postgresql_has_begun(raw: Any) -> bool:
     return found in _IN_TRANSACTION
 
 
-#: What PostgreSQL's library returns within a transaction, also one that has failed.
+#: The codes of PostgreSQL's library for a transaction that is open, or has failed.
 _IN_TRANSACTION = (2, 3)
 
 #: By vendor. These drivers know it without asking the server.
