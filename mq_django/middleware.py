@@ -103,9 +103,9 @@ def around_handling(factory: Factory) -> Factory:
     outcome.
 
     For a handler with `batch` it runs around each call, also around those with halves of the messages. `handle` then
-    returns one outcome for the call: an `Ack` if all messages are handled, else the first `Bury` or `Retry`; a `Retry`
-    with the delay 0 if the call has raised and is made again with halves. If the middleware returns another one, that
-    is the outcome of all messages of the call.
+    returns one outcome for the call: an `Ack` if all messages are handled, else the first `Bury`, else the first
+    `Retry`; a `Retry` with the delay 0 if the call has raised and is made again with halves. If the middleware returns
+    another one, that is the outcome of all messages of the call.
 
     Args:
         factory: a function or a class that takes `handle`.

@@ -263,8 +263,8 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             options.read_optional_count,
-            "At this number of ready, waiting and pending messages a publish raises `QueueFull`, and ticks of "
-            "schedules wait.",
+            "At this number of ready, pending, delayed, parked and unhandled messages a publish raises `QueueFull`, "
+            "and ticks of schedules wait.",
         ),
     )
     result_ttl: timedelta = field(

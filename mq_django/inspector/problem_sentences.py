@@ -1,8 +1,9 @@
 """The problems of queues, outboxes, schedules and runs as sentences in the current language."""
 
-from collections.abc import Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta, tzinfo
 from math import inf
 
 from django.utils.formats import number_format
@@ -52,6 +53,20 @@ def _in_unit(unit: str, count: str) -> str:
     return words[unit] % {"count": count}
 
 
+#: The time zone of sentences; None: the one that is active in Django.
+_time_zone: ContextVar[tzinfo | None] = ContextVar("_time_zone", default=None)
+
+
+@contextmanager
+def times_in(zone: tzinfo) -> Iterator[None]:
+    """Write times in a time zone inside this block, whatever Django's is."""
+    token = _time_zone.set(zone)
+    try:
+        yield
+    finally:
+        _time_zone.reset(token)
+
+
 def date(ms: int) -> str:
     """Return a time as date and time in the current time zone."""
     when = local(ms)
@@ -63,7 +78,7 @@ def local(ms: int) -> datetime | None:
     found = None
     with suppress(ValueError, OverflowError, OSError):
         found = datetime.fromtimestamp(ms / 1000, UTC)
-        return found.astimezone(current_time_zone())
+        return found.astimezone(_time_zone.get() or current_time_zone())
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
+from mq_django.core.clock import aware
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset
 from mq_django.core.texts import escape
@@ -110,8 +111,8 @@ def position(text: str) -> Offset:
     if not _DATE.match(text):
         return text
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
+        return aware(datetime.fromisoformat(text))
+    except (ValueError, OverflowError) as error:
         raise CommandError(f"Not a valid time: {text!r}. Write it as 2026-11-01T06:00Z.", returncode=2) from error
 
 

@@ -1,8 +1,12 @@
 """`manage.py mq find QUERY`: the search over all queues."""
 
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
 import pytest
 from django.core.management.base import CommandError
 
+from mq_django import topics
 from mq_django.conf import get_config
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import bury, publish
@@ -39,6 +43,23 @@ def test_an_odd_query_is_a_wrong_argument(odd):
     with pytest.raises(CommandError) as raised:
         mq("find", odd)
     assert raised.value.returncode == 2
+
+
+def test_times_that_are_typed_are_in_the_time_zone_of_the_project(mq_settings, settings):
+    settings.TIME_ZONE = "America/New_York"
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"events": {}})
+    later = f"{datetime.now(ZoneInfo(settings.TIME_ZONE)) + timedelta(hours=1):%Y-%m-%dT%H:%M}"
+    publish("emails", "welcome", 1)
+    assert len(mq_json("find", f"name:welcome until:{later}")) == 1
+    assert len(mq_json("find", "emails", "--name", "welcome", "--until", later)) == 1
+
+    times = ("--every", "60", "--starts", later)
+    made = mq_json("schedules", "create", "digest", "--queue", "emails", "--message", "digest", *times)
+    assert datetime.fromisoformat(made["options"]["starts"]) > datetime.now(UTC)
+
+    topics["events"].group("billing").subscribe("beginning")
+    topics["events"].publish("paid", 1)
+    assert mq_json("topics", "seek", "events:billing", later, "--dry-run")["skipped"] == 1
 
 
 def test_a_query_takes_no_other_options():

@@ -456,6 +456,6 @@ def _of_partitions(server: ServerFacts) -> Iterator[str]:
 PARTITION_CHECKS: tuple[DoctorCheck[ServerFacts], ...] = (
     DoctorCheck(
         *("D209", "error", "numbers of partitions", _of_partitions),
-        "Until then publishing raises QueueClosed, and runconsumer does not start.",
+        "Until then publishing raises QueueClosed, and runconsumer leaves the queue out.",
     ),
 )

@@ -6,12 +6,12 @@ from datetime import UTC
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
 from django.utils.translation import override
 
 from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
+from mq_django.inspector.problem_sentences import times_in
 from mq_django.inspector.queues import require_queue
 from mq_django.management.terminal import Terminal, user_name
 from mq_django.management.verbs import VERBS
@@ -47,9 +47,8 @@ class Command(BaseCommand):
                 os.dup2(nowhere, stream.fileno())
             raise SystemExit(CLOSED) from None
 
-    # Words are English and times in UTC: sentences of the admin stand among them.
+    # Words are English and times in UTC: sentences of the admin stand among them. Times that are typed are not.
     @override("en")
-    @timezone.override(UTC)
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         import_declaring()
@@ -58,7 +57,7 @@ class Command(BaseCommand):
             for queue in (options.get("queue"), *(options.get("queues") or ())):
                 if queue is not None:
                     require_queue(queue)
-            with acting(user_name(), "mq"):
+            with acting(user_name(), "mq"), times_in(UTC):
                 result = VERBS[options["verb"] or "status"].run_with(options, terminal)
             if result is not None:
                 terminal.show(result.found, result.lines)

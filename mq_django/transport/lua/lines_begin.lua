@@ -27,7 +27,7 @@ local control, order = KEYS[1], ARGV[2]
 if (redis.call('hget', control, 'ordered') or '0') ~= order then
   local flat = redis.call('hgetall', KEYS[2])
   for at = 1, #flat, 2 do
-    local has_order = string.find(flat[at + 1], '"ordered":true', 1, true) and '1' or '0'
+    local has_order = string.find(flat[at + 1], '"ordered"%s*:%s*true') and '1' or '0'
     if string.sub(flat[at], 1, 11) == 'supervisor:' and has_order ~= order then
       return 'WAIT'
     end

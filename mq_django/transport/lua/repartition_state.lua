@@ -1,6 +1,6 @@
 -- Go on to the next state of a change of a queue's number of partitions, if it is in the expected one.
 --
--- KEYS[1]  control   {queue}:control   HASH    `partitions` and `repartition:*`: see docs/protocol.md
+-- KEYS[1]  control   {queue}:control   HASH    `partitions` and `repartition:*`
 -- ARGV[1]  expected  the number of fields that are expected
 -- then for each of these: the field and its value; '' if it is missing
 -- then fields and their new values; '' removes a field
