@@ -121,9 +121,10 @@ def _database_first(django_db_setup: None) -> None:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give pages and searches time, so that none ends early on a busy machine. A test of these limits sets its own."""
+    """Give pages, searches and rounds time: none ends early on a busy machine. A test of these limits sets its own."""
     monkeypatch.setattr("mq_django.inspector.stream_reader.SECONDS", 30.0)
     monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
+    monkeypatch.setattr("mq_django.consumers.service.BUDGET", 30.0)
     # A page shows what a test has just done.
     monkeypatch.setattr("mq_django.admin.ui.live.SHARED_FOR", 0.0)
 

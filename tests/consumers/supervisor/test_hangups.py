@@ -32,11 +32,22 @@ def test_a_hangup_waits_as_soon_as_the_package_is_imported_by_runconsumer(subtes
             assert done.stdout.split() == [str(held), "False"]
 
 
+STARTS_LATER = """
+    import os, time
+
+    while not os.path.exists({gate!r}):
+        time.sleep(0.01)
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_hangup_during_the_start_is_taken_up_later(trees, publish, history):
-    tree = trees(interpreter=True)
+def test_a_hangup_during_the_start_is_taken_up_later(site, trees, publish, history, tmp_path):
+    gate = tmp_path / "gate"
+    site.add("fresh/handlers.py", STARTS_LATER.format(gate=str(gate)))
+    tree = trees("--settings", "site_settings", interpreter=True)
     wait_until(lambda: blocks_hangups(tree.pid))
     tree.signal(signal.SIGHUP)
+    gate.touch()
     tree.wait_until_ready()
     message_id = publish()
     history.wait_for("effect")

@@ -77,7 +77,7 @@ def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis
     settle("default", take("default", 1000), Bury("ValueError: no"))
     first = trees()
     wait_until(lambda: inspector.queue("default").alive)
-    jobs.begin("default", "redrive", who="ann", rate=200)
+    jobs.begin("default", "redrive", who="ann", rate=20)
     wait_until(lambda: jobs.get_job("default").done >= 8)
 
     first.kill_all()

@@ -12,9 +12,9 @@ def test_at_first_all_are_due():
 def test_what_was_checked_is_due_when_its_time_comes():
     checks = NextChecks(range(2))
     for number in (0, 1):
-        checks.begin(number, 60.0)
+        checks.begin(number, 3600.0)
     assert list(checks.due()) == []
-    assert 59.0 < checks.pause() <= 60.0
+    assert 3000 < checks.pause() <= 3600
     checks.at(1, time.monotonic())
     assert list(checks.due()) == [1]
     assert checks.pause() == 0.0

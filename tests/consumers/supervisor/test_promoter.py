@@ -5,12 +5,22 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.promoter import POLL, POLL_UNSUBSCRIBED, Promoter
+from mq_django.consumers.supervisor import promoter as module
+from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+
+#: Seconds: longer than a test takes.
+POLL, POLL_UNSUBSCRIBED = 3600.0, 720.0
+
+
+@pytest.fixture(autouse=True)
+def _rare_looks(monkeypatch):
+    monkeypatch.setattr(module, "POLL", POLL)
+    monkeypatch.setattr(module, "POLL_UNSUBSCRIBED", POLL_UNSUBSCRIBED)
 
 
 @pytest.fixture
@@ -35,16 +45,16 @@ def promoter(mq_settings, seen):
 
 def test_what_is_due_is_ready_and_the_pause_is_until_the_next(promoter, publish, seen):
     publish(queue="a", delay=0)
-    publish(queue="b", delay=2)
+    publish(queue="b", delay=900)
     pause = promoter.run_once()
     assert [(number, promoted.moved) for number, promoted in seen] == [(0, 1), (1, 0)]
-    assert 1.0 < pause <= 2.001
+    assert 600 < pause <= 900.001
 
 
 @pytest.mark.parametrize(("is_subscribed", "fallback"), [(True, POLL), (False, POLL_UNSUBSCRIBED)])
 def test_with_nothing_due_it_looks_again_after_a_while(promoter, is_subscribed, fallback):
     promoter.is_subscribed = is_subscribed
-    assert promoter.run_once() == pytest.approx(fallback, abs=0.5)
+    assert promoter.run_once() == pytest.approx(fallback, abs=60)
 
 
 def test_told_of_an_earlier_one_it_looks_at_that_queue(promoter, publish, seen):
@@ -98,7 +108,7 @@ def test_quiet_queues_are_looked_at_with_one_command(together, seen, sent_comman
     pause = together.run_once()
     assert names(sent_commands) == ["waiting_promote"]
     assert seen == [(0, 0), (1, 0), (2, 0)]
-    assert pause == pytest.approx(POLL, abs=0.5)
+    assert pause == pytest.approx(POLL, abs=60)
     together._checks.at(1, 0.0)
     for number in (0, 2):
         together._checks.at(number, time.monotonic() + POLL / 4)
@@ -110,11 +120,11 @@ def test_quiet_queues_are_looked_at_with_one_command(together, seen, sent_comman
 
 def test_what_a_look_finds_due_is_promoted_at_once(together, publish, seen, redis_client):
     publish(queue="b", delay=0)
-    publish(queue="c", delay=2)
+    publish(queue="c", delay=900)
     pause = together.run_once()
     assert sorted(seen) == [(0, 0), (1, 1), (2, 0)]
     assert redis_client.xlen(get_config().queue("b").keys.ready) == 1
-    assert 1.0 < pause <= 2.001
+    assert 600 < pause <= 900.001
     together._checks.at(2, 0.0)
     seen.clear()
     together.run_once()

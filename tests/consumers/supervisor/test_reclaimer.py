@@ -217,9 +217,9 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
         return ask(consumer, limit=limit)
 
     monkeypatch.setattr(reclaimer._stores[0], "held_by", held_by)
-    reclaimer.start()
     reclaimer.consumer_exited("dead", Evidence())
     assert not reclaimer.is_done()
+    reclaimer.start()
     wait_until(reclaimer.is_done)
     assert reclaimer.done == ["dead"]
     assert store.depths().ready == 2
@@ -243,14 +243,15 @@ def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take, mon
     assert reclaimer._dead_workers == []
 
 
-def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):
+def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members, monkeypatch):
+    monkeypatch.setattr(module, "LAST_CHECK", 600.0)
     take("dead-1", 1)
     membership = members.beat("dead", {}, {"dead-1": {}})
     reclaimer.start()
     reclaimer.supervisor_died(0, "dead", membership)
     wait_until(lambda: store.depths().ready == 1)
     assert len(store.take("dead-1", count=9)) == 1
-    wait_until(lambda: store.depths().ready == 1, timeout=2)
+    wait_until(lambda: store.depths().ready == 1)
 
 
 def test_who_ended_in_order_is_looked_at_once(reclaimer, take):

@@ -11,12 +11,14 @@ import pytest
 from mq_django.consumers.service import interval
 from mq_django.inspector import message_lists
 from tests.chaos.surroundings import FAKETIME
+from tests.consumers.project.apps import HEARTBEAT
 from tests.consumers.trees import empty, kill, stop
 from tests.processes import processes
 from tests.seeding import set_aside
 from tests.waiting import wait_until
 
 FAST = {"default": {"VISIBILITY_TIMEOUT": 2}}
+SLOW = {"default": {"VISIBILITY_TIMEOUT": 600}}
 
 
 def handler_pid(history):
@@ -87,14 +89,14 @@ def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_run
 
 def test_a_stopped_child_keeps_what_it_runs_and_others_get_the_rest(trees, publish, history, store, tmp_path):
     gate = tmp_path / "gate"
-    trees("--threads", "1", limits={"mq_django.consumers.supervisor.workers:SUSPEND_AFTER": 1.0}, QUEUES=FAST)
+    trees("--threads", "1", limits={"mq_django.consumers.supervisor.workers:SUSPEND_AFTER": 1.0}, QUEUES=SLOW)
     ids = [publish(["wait", str(gate)])]
     child = handler_pid(history)
     stop(child)
     gate.touch()
     # The stopped process still stands in the line at Redis, and gets one of these.
     ids += [publish() for _ in range(3)]
-    trees(QUEUES=FAST)
+    trees(QUEUES=SLOW)
     history.wait_for("effect", 3)
     kill(child, signal.SIGCONT)
     wait_until(lambda: empty(store))
@@ -107,7 +109,10 @@ def test_a_handler_that_cannot_be_interrupted_costs_its_process_and_no_neighbour
 ):
     gate = tmp_path / "gate"
     stubborn = publish(["once", ["stubborn", 600.0]], name="timed")
-    limits = {f"mq_django.consumers.supervisor.workers:{name}": 0.3 for name in ("OVERTIME", "UNRESPONSIVE")}
+    limits = {
+        "mq_django.consumers.supervisor.workers:OVERTIME": 0.3,
+        "mq_django.consumers.supervisor.workers:UNRESPONSIVE": 60.0,
+    }
     tree = trees("--grace", "60", limits=limits, QUEUES={"default": {}, "a": {}})
     process = handler_pid(history)
     neighbours = [publish(["wait", str(gate)]) for _ in range(5)]
@@ -159,7 +164,7 @@ def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handl
 
 
 def test_the_supervisor_gone_its_child_finishes_and_hands_back(trees, publish, history, store, redis_client, tmp_path):
-    gate, timeout = tmp_path / "gate", 1.0
+    gate, timeout = tmp_path / "gate", 3.0
     queues = {"default": {"VISIBILITY_TIMEOUT": timeout}}
     first = trees("--threads", "1", QUEUES=queues)
     running = publish(["wait", str(gate)])
@@ -169,7 +174,7 @@ def test_the_supervisor_gone_its_child_finishes_and_hands_back(trees, publish, h
     trees(QUEUES=queues)
     history.wait_for("effect", 5)
     # The orphan keeps what it runs for longer than the visibility timeout: for so many heartbeats of the other tree.
-    enough = max(beats(redis_client, store).values()) + 2 * timeout / interval(timeout)
+    enough = max(beats(redis_client, store).values()) + 1.25 * timeout / min(HEARTBEAT, interval(timeout))
     wait_until(lambda: max(beats(redis_client, store).values()) >= enough)
     gate.touch()
     history.wait_for("effect", 6)
@@ -257,12 +262,11 @@ def container():
 
 @pytest.mark.slow
 def test_a_start_beside_a_container_takes_nothing_over(trees, publish, history, store, container, tmp_path):
-    slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
     gate = tmp_path / "gate"
-    trees("--threads", "1", wrap=container, QUEUES=slow)
+    trees("--threads", "1", wrap=container, QUEUES=SLOW)
     message_id = publish(["wait", str(gate)])
     history.wait_for("start")
-    trees(QUEUES=slow)
+    trees(QUEUES=SLOW)
     ids = [publish() for _ in range(5)]
     history.wait_for("effect", 5)
     gate.touch()
@@ -273,12 +277,11 @@ def test_a_start_beside_a_container_takes_nothing_over(trees, publish, history, 
 
 @pytest.mark.cluster
 def test_a_start_on_the_same_machine_takes_over_at_once(trees, publish, history, store):
-    slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
-    first = trees(QUEUES=slow)
+    first = trees(QUEUES=SLOW)
     ids = [publish(["once", ["wait", "never"]]) for _ in range(3)]
     history.wait_for("start", 3)
     first.kill_all()
-    second = trees(QUEUES=slow)
+    second = trees(QUEUES=SLOW)
     starts = history.wait_for("start", 6, timeout=15)
     assert {line["id"] for line in starts[3:]} == set(ids)
     second.kill_all()
@@ -300,7 +303,7 @@ def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publ
     ids += [publish(["sleep", 0.02]) for _ in range(100)]
     first.signal(signal.SIGTERM)
     (consumer,) = re.findall(r"Consumer (\S+) handles", first.logged())
-    wait_until(lambda: len(store.held_by(consumer, limit=100)) == 1, timeout=2.0)
+    wait_until(lambda: len(store.held_by(consumer, limit=100)) == 1)
     history.wait_for("effect", len(ids))
     gate.touch()
     assert first.wait(10) == 0

@@ -93,7 +93,7 @@ def test_until_there_is_another_template_consumers_are_new_interpreters(trees, p
 
 
 def test_a_template_that_does_not_answer_is_ended(trees):
-    tree = trees(limits={**AT_ONCE, "mq_django.consumers.supervisor.template:FORK_TIMEOUT": 0.5})
+    tree = trees(limits={**AT_ONCE, "mq_django.consumers.supervisor.template:FORK_TIMEOUT": 2.5})
     tree.wait_until_ready()
     (first,), (child,) = tree.templates(), forks(tree)
     stop(first)
