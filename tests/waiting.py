@@ -65,7 +65,8 @@ def moment_between(client: redis.Redis) -> datetime:
 
 def now_ms_within(client: redis.Redis, period_ms: int) -> int:
     """Return Redis's time in ms, when its minute or hour, of `period_ms`, is not about to end."""
-    return wait_until(lambda: now if (now := _now_ms(client)) % period_ms < period_ms - 3000 else 0)
+    end = period_ms - max(3000, period_ms // 120)
+    return wait_until(lambda: now if (now := _now_ms(client)) % period_ms < end else 0)
 
 
 def _now_ms(client: redis.Redis) -> int:

@@ -101,7 +101,8 @@ def test_a_sample_notes_depths_hosts_and_new_versions(operator, db):
     Sampler().run_once()
 
     found = read(operator, "?queue=emails&by=host")
-    assert found["steps"][-1]["dead"] == 1
+    # The minute may have turned since: nothing was noted in the last step.
+    assert [step["dead"] for step in found["steps"] if step["dead"] is not None][-1] == 1
     assert [(row["name"], row["handled"], row["retried"], row["took_mean"]) for row in found["rows"]] == [
         ("web1", 6, 2, 0.5)
     ]

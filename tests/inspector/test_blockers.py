@@ -57,7 +57,7 @@ def test_a_queue_whose_messages_wait_for_the_handlers_of_another_is_starved():
     assert imports.problems() == []
     assert payments.problems() == ["starved"]
     assert (payments.blocker.queue, payments.blocker.name) == ("imports", "crunch")
-    assert LONG <= payments.blocker.ms < LONG + 5000
+    assert LONG <= payments.blocker.ms < LONG + 600_000
     assert payments.blocker.threads == 4
     assert payments.threads == imports.threads == (4, 4)
     cause = why(message_id)
@@ -86,7 +86,7 @@ def test_the_one_that_has_run_longest_is_named():
     blocker = inspector.queue("payments").blocker
 
     assert (blocker.name, blocker.threads, blocker.consumers) == ("slow", 8, ("c1", "c2"))
-    assert 9_000 <= blocker.held_ms < 14_000
+    assert 9_000 <= blocker.held_ms < LONG - 1000
 
 
 def test_one_consumer_with_a_free_thread_is_enough(subtests):

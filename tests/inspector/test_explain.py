@@ -117,7 +117,7 @@ def test_a_consumer_runs_it_for_as_long_as_its_heartbeat_says():
     cause = why(message_id)
 
     assert (cause.kind, cause.consumer) == ("running", CONSUMER)
-    assert 47_000 <= cause.ms < 57_000
+    assert 47_000 <= cause.ms < 600_000
 
 
 def test_its_consumer_is_gone():
@@ -162,15 +162,15 @@ def test_as_many_of_its_key_are_handled_as_may_be(limited):
 
 
 def test_of_its_key_were_so_many_as_may_be_in_a_time(limited):
-    store = limited(RATE_LIMIT={"key": "2/m"})
+    store = limited(RATE_LIMIT={"key": "2/h"})
     ids = [publish("emails", "welcome", n, key="user:7") for n in range(4)]
     store.take("c1", count=10)
 
     cause = why(ids[-1])
 
     assert (cause.kind, cause.key, cause.most, cause.count) == ("throttled", "user:7", 2, 1)
-    assert cause.window == timedelta(minutes=1)
-    assert 50_000 < cause.ms <= 60_001
+    assert cause.window == timedelta(hours=1)
+    assert 3_000_000 < cause.ms <= 3_600_001
 
 
 def test_a_parked_message_of_a_paused_queue_waits_for_that_first(limited):
@@ -196,7 +196,7 @@ def test_as_many_of_the_queue_are_handled_as_may_be(limited):
 
 
 def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
-    store = limited(RATE_LIMIT="2/m")
+    store = limited(RATE_LIMIT="2/h")
     ids = publish_many("emails", [("welcome", n) for n in range(3)])
     assert why(ids[0]).kind == "next"
     store.take("c1", count=10)
@@ -204,7 +204,7 @@ def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
     cause = why(ids[2])
 
     assert (cause.kind, cause.most) == ("rate", 2)
-    assert 50_000 < cause.ms <= 60_001
+    assert 3_000_000 < cause.ms <= 3_600_001
 
 
 def test_limits_are_those_that_were_changed(limited):

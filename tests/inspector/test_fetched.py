@@ -15,7 +15,7 @@ from tests.commands import script_calls
 from tests.seeding import opened, publish, publish_many
 
 BUSY = "c-busy"
-AGE = 90_000
+AGE = 150_000
 
 
 @pytest.fixture(autouse=True)
@@ -54,16 +54,16 @@ def kinds(**thresholds):
 
 
 def test_a_message_that_waits_in_a_consumer_is_late(redis_client):
-    add(redis_client, AGE + 10_000, AGE, 1000)
+    add(redis_client, AGE + 100_000, AGE, 1000)
     first, *_ = fetch(3)
     beat({BUSY: runs(first)})
 
     (problem,) = inspector.problems("emails")
 
     assert (problem.kind, problem.queue) == ("late", "emails")
-    assert AGE <= problem.figure * 1000 < AGE + 5000
+    assert AGE <= problem.figure * 1000 < AGE + 60_000
     assert problem.sentence.startswith(
-        "emails lags: the oldest message that was fetched and has not started has waited for 90 s."
+        "emails lags: the oldest message that was fetched and has not started has waited for 2 min."
     )
 
 
@@ -92,16 +92,16 @@ def test_the_older_of_a_ready_and_a_fetched_message_decides(redis_client):
     add(redis_client, 70_000)
     fetch(1)
     beat({BUSY: runs()})
-    assert 70_000 <= inspector.queue("emails").waited_ms < 75_000
+    assert 70_000 <= inspector.queue("emails").waited_ms < AGE
     add(redis_client, AGE, stream=1)
     view = inspector.queue("emails")
 
-    assert AGE <= view.waited_ms < AGE + 5000
+    assert AGE <= view.waited_ms < AGE + 60_000
     assert "oldest ready message" in sentence(view, "late")
 
 
 def test_one_that_started_since_the_heartbeat_is_taken_for_the_one_after_those_that_ended(redis_client):
-    add(redis_client, AGE + 20_000, AGE + 10_000, AGE)
+    add(redis_client, AGE + 200_000, AGE + 100_000, AGE)
     first, *_ = fetch(3)
     beat({BUSY: runs(first)})
     open_store(get_config().queue("emails"), Session(get_client("consume")))
@@ -110,7 +110,7 @@ def test_one_that_started_since_the_heartbeat_is_taken_for_the_one_after_those_t
     view = inspector.queue("emails")
 
     assert view.fetched == 1
-    assert AGE <= view.fetched_ms < AGE + 5000
+    assert AGE <= view.fetched_ms < AGE + 60_000
 
 
 def test_more_may_run_than_a_heartbeat_lists(redis_client):
@@ -121,7 +121,7 @@ def test_more_may_run_than_a_heartbeat_lists(redis_client):
     view = inspector.queue("emails")
 
     assert view.fetched == 1
-    assert 30_000 <= view.fetched_ms < 35_000
+    assert 30_000 <= view.fetched_ms < AGE
 
 
 def test_what_others_hold_without_saying_what_they_run_may_run(redis_client, subtests):
@@ -136,14 +136,14 @@ def test_what_others_hold_without_saying_what_they_run_may_run(redis_client, sub
 
 def test_a_group_of_a_topic_holds_messages_of_its_log(redis_client):
     Log(topics["events"].config, open_session("produce")).subscribe("billing", start="beginning")
-    add(redis_client, AGE + 10_000, AGE, stream=2, queue="events:billing")
+    add(redis_client, AGE + 100_000, AGE, stream=2, queue="events:billing")
     first, _ = fetch(2, queue="events:billing")
     beat({BUSY: runs(first)}, "events:billing")
 
     (problem,) = inspector.problems("events:billing")
 
     assert problem.kind == "late"
-    assert AGE <= problem.figure * 1000 < AGE + 5000
+    assert AGE <= problem.figure * 1000 < AGE + 60_000
 
 
 def test_in_the_format_of_rsmq_they_are_counted_and_have_no_age():

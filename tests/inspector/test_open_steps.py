@@ -22,10 +22,10 @@ def reasons(run_id):
 def test_a_step_that_is_tried_again_says_when_and_why():
     run_id = start_run({1: []})
     (delivery,) = take("default", 1)
-    again = Settlement(delivery, Retry(error="requests.ConnectionError: hunter2"), delay_ms=40_500)
+    again = Settlement(delivery, Retry(error="requests.ConnectionError: hunter2"), delay_ms=40 * 60_000 + 50_000)
     assert store("default").settle(CONSUMER, [again]) == []
     beat("default")
-    assert reasons(run_id) == {1: "Waits for attempt 2, which is due in 40 s. requests.ConnectionError"}
+    assert reasons(run_id) == {1: "Waits for attempt 2, which is due in 40 min. requests.ConnectionError"}
 
 
 def test_a_paused_queue_is_the_reason_of_all_its_steps():

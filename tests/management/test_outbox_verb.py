@@ -22,11 +22,11 @@ def refused(*args):
 def test_the_status_of_a_group_shows_the_outbox_of_its_topic(mq_settings):
     mq_settings(QUEUES={"emails": {"OUTBOX": True}}, TOPICS={"orders": {"OUTBOX": True}})
     opened("orders:billing")
-    outbox_row(age=75)
-    outbox_row("orders", age=30)
-    assert "orders: 1 in the outbox, the oldest for 3" in mq("status", "orders:billing")
+    outbox_row(age=75_000)
+    outbox_row("orders", age=30_000)
+    assert "orders: 1 in the outbox, the oldest for 30" in mq("status", "orders:billing")
     assert "emails" not in mq("status", "orders:billing")
-    assert "emails: 1 in the outbox, the oldest for 7" in mq("status")
+    assert "emails: 1 in the outbox, the oldest for 75" in mq("status")
 
 
 def test_the_status_names_the_database_if_several_have_messages(mq_settings):

@@ -151,7 +151,7 @@ def handle(queue, count=1):
     try:
         wait_until(lambda: consumer.settled() >= count, timeout=30)
     finally:
-        assert consumer.stop(Grace(5))
+        assert consumer.stop(Grace(60))
         shared_state.close()
 
 

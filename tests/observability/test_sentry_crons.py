@@ -87,7 +87,7 @@ def handle(attempts=1):
     try:
         wait_until(lambda: store.promote(limit=10) and consumer.settled() >= attempts, timeout=30)
     finally:
-        assert consumer.stop(Grace(5))
+        assert consumer.stop(Grace(60))
         shared_state.close()
 
 

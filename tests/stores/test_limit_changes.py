@@ -133,7 +133,8 @@ def test_order_stays_while_other_limits_change(open_queue):
 
 
 def test_shares_of_partitions_follow(mq_settings):
-    mq_settings(QUEUES={"emails": {"PARTITIONS": 4, "CONCURRENCY": {"queue": 5, "key": 1}, "RATE_LIMIT": "100/s"}})
+    limits = {"CONCURRENCY": {"queue": 5, "key": 1}, "RATE_LIMIT": "100/s"}
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 600, **limits}})
     config = get_config().queue("emails")
     a, b = (Shares(config, Pooled(get_client("consume")), name) for name in ("a:0", "b:0"))
     assert a.ask(0, 9).messages == 5

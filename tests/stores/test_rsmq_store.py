@@ -548,6 +548,7 @@ def _shape(fields, zset):
         if name not in ("created", "modified", "maxsize")
     }
     times = {name: len(value) for name, value in named.items() if name.endswith(":fr")}
-    first = zset[0][1]
+    # An id begins with the microsecond in which it was sent.
+    since = {member: int(fields.get(f"{member}:fr", int(member[:10], 36) // 1000)) for member, _ in zset}
     # The delay of 5 s and the visibility timeout of 30 s, to the second.
-    return {**named, **times}, [(bodies[member], round((score - first) / 1000)) for member, score in zset]
+    return {**named, **times}, {bodies[member]: round((score - since[member]) / 1000) for member, score in zset}

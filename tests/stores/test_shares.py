@@ -13,7 +13,7 @@ def consumers(mq_settings):
     """Return a function that returns two consumers of a queue with these limits."""
 
     def make(**options):
-        mq_settings(QUEUES={"default": {"PARTITIONS": 4, **options}})
+        mq_settings(QUEUES={"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 600, **options}})
         transport = Pooled(get_client("consume"))
         return [Shares(get_config().queue("default"), transport, name) for name in ("a:0", "b:0")]
 

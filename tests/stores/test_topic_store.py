@@ -432,24 +432,24 @@ def test_the_share_of_the_retention_is_the_worst_of_the_three(topic, redis_clien
     group()
     publish(log, *range(50))
     assert partition_for(log).share == pytest.approx(0.5, abs=0.01)
-    log = topic(RETENTION=200, RETENTION_COUNT=1_000_000)
+    log = topic(RETENTION=200_000, RETENTION_COUNT=1_000_000)
     redis_client.delete(log.keys.log)
-    old_entries(redis_client, log, 1, age=100)
+    old_entries(redis_client, log, 1, age=100_000)
     group()
     assert partition_for(log).share == pytest.approx(0.5, abs=0.05)
     assert partition_for(topic(RETENTION=None)).share is None
 
 
 def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_trimming(topic, redis_client):
-    log = topic(RETENTION=200, RETENTION_COUNT=100)
+    log = topic(RETENTION=200_000, RETENTION_COUNT=100)
     store = group()
-    old_entries(redis_client, log, 2, age=150)
+    old_entries(redis_client, log, 2, age=150_000)
     publish(log, *range(70))
     taken = store.take(ME, count=71)
     settle(store, *taken[1:])
     found = partition_for(log)
     assert (found.lag, found.pending, found.behind) == (1, 1, 72)
-    assert 149_000 < found.behind_ms < 160_000
+    assert 149_999_000 < found.behind_ms < 151_000_000
     assert found.share == pytest.approx(0.75, abs=0.05)
     settle(store, taken[0])
     found = partition_for(log)
