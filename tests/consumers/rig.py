@@ -65,7 +65,7 @@ class Pools:
     def close(self) -> None:
         self.threads.stop()
         self.loop.stop()
-        grace = Grace(10.0)
+        grace = Grace(60.0)
         for slot in self.threads.slots:
             if slot.thread.ident:
                 slot.thread.join(grace.left())

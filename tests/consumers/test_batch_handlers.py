@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -103,14 +104,16 @@ def test_after_a_kill_in_a_call_only_what_it_had_runs_alone(trees, send, history
     go = tmp_path / "go"
     tree = trees("--processes", "1", "--threads", "1", QUEUES=QUEUES)
     tree.wait_until_ready()
-    running = [send(["once", ["wait", str(go)]], name="lingering") for _ in range(20)]
+    ids = queues["batches"].publish_many([("lingering", {"do": [["once", ["wait", str(go)]]]})] * 20)
     history.wait_for("call")
     waiting = [send() for _ in range(10)]
     wait_until(lambda: store.depths().pending == 30)
     (call,) = history.lines("call")
+    running = call["ids"]
+    assert len(running) > 1
     go.touch()
     kill(call["pid"])
-    wait_until(lambda: handled(history, running + waiting))
+    wait_until(lambda: handled(history, [*ids, *waiting]))
     wait_until(lambda: is_empty(store))
     later = history.lines("call")[1:]
     alone = [each["ids"][0] for each in later if each["ids"][0] in running]

@@ -72,6 +72,6 @@ def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(mq_setting
     finally:
         for service in (listener, promoter):
             service.stop()
-            assert service.join(5)
+            assert service.join(60)
         session.release()
     assert redis_client.zcard(config.keys.due) == 1

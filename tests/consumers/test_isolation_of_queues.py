@@ -313,6 +313,6 @@ def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
     assert len(store.take("c", count=1)) == 1
     consumer = Consumer("c", queues, threads=1, shared_state=SharedState.create(slots(1)))
     consumer._stores[0] = Broken("default", [], ValueError("broken"))
-    assert consumer.stop(Grace(5.0))
+    assert consumer.stop(Grace(60.0))
     assert store.held_by("c", limit=1) == []
     assert "default failed; continuing with the others" in caplog.text

@@ -70,6 +70,7 @@ def test_a_service_that_has_ended_keeps_no_outage_open(outage, caplog):
     assert caplog.messages[-1] == "Redis at h:1 has been reached again after 0 s"
 
 
+@pytest.mark.usefixtures("clock")
 def test_databases_of_one_server_have_one_outage(mq_settings, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(outages, "_outages", {})

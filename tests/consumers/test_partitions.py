@@ -172,7 +172,7 @@ def most_at_once(history):
 
 
 def test_all_partitions_have_one_limit_which_goes_on_when_a_machine_is_gone(trees, history, mq_settings, tmp_path):
-    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=2)
+    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=3.5)
     go = tmp_path / "go"
     dead = trees("--threads", "4", QUEUES=config)
     ids = [queues["default"].publish("act", {"do": [["wait", str(go)]]}) for _ in range(20)]

@@ -26,17 +26,17 @@ def test_while_a_queue_is_paused_no_handler_starts(trees, mq_settings, history, 
     names = ["a", "b", "c", "news:readers"]
     trees("--processes", "2", "--threads", "2", **config)
     stores = [open_store(get_config().queue(name), Pooled(get_client("produce"))) for name in names]
-    work = [("act", {"do": [["sleep", 0.01]]})] * 100
+    work = [("act", {"do": [["sleep", 0.01]]})] * 35
     wait_until(topics["news"].groups)
-    for name in names[:3]:
-        queues[name].publish_many(work)
-    topics["news"].publish_many(work)
 
     def starts():
         return len(history.lines("start"))
 
-    for _ in range(3):
+    for number in range(1, 4):
         seen = starts()
+        for name in names[:3]:
+            queues[name].publish_many(work)
+        topics["news"].publish_many(work)
         wait_until(lambda seen=seen: starts() > seen + 20)
         for name in names:
             assert actions.pause(name)
@@ -45,7 +45,7 @@ def test_while_a_queue_is_paused_no_handler_starts(trees, mq_settings, history, 
         seen = starts()
         assert len(history.lines("effect")) == seen
         left = [store.depths().ready for store in stores]
-        assert sum(left) == 400 - seen
+        assert sum(left) == 140 * number - seen
         for name in names:
             assert actions.resume(name)
-    wait_until(lambda: len(history.lines("effect")) == 400, timeout=30)
+    wait_until(lambda: len(history.lines("effect")) == 420, timeout=30)

@@ -67,7 +67,7 @@ def consume(parts, count):
     try:
         wait_until(lambda: consumer.settled() >= count)
     finally:
-        assert consumer.stop(Grace(5))
+        assert consumer.stop(Grace(60))
         shared_state.close()
 
 

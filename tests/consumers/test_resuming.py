@@ -1,5 +1,6 @@
 """Handlers that go on where they were: after a deploy without a repeated item, after a kill from the last second."""
 
+import signal
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -7,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from mq_django import queues
-from tests.consumers.trees import kill
+from tests.consumers.trees import kill, stop
 from tests.waiting import wait_until
 
 
@@ -62,11 +63,13 @@ def test_a_kill_repeats_no_more_than_was_not_reported(trees, publish, history, r
     reported = wait_until(lambda: (found := queues["default"].progress(sent)) and found.done > 5 and found.done)
     # A process that is killed alone is replaced, and its message is charged.
     (child,) = first.children()
+    stop(first.pid)
     kill(child)
-    wait_until(lambda: len(history.lines("start")) == 2, timeout=20)
     last = max(walked(history, sent)) + 75
     rows.end_at(last)
+    kill(first.pid, signal.SIGCONT)
     history.wait_for("effect")
+    assert len(history.lines("start")) == 2
     counts = Counter(walked(history, sent))
     assert [*counts] == [*range(1, last + 1)]
     assert min([row for row, count in counts.items() if count > 1], default=last) >= reported

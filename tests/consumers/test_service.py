@@ -40,7 +40,7 @@ class Scripted(Service):
 
 def ended(service):
     service.stop()
-    return service.join(5)
+    return service.join(60)
 
 
 def test_it_turns_and_sleeps_until_it_is_woken_or_stopped():

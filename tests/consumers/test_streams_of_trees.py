@@ -37,7 +37,7 @@ def test_chunks_are_there_while_the_handler_runs_and_then_the_end(trees, publish
 
 def test_a_killed_handler_begins_anew_behind_a_mark(trees, publish, chunks, history):
     first = trees("--processes", "1", QUEUES=QUEUES)
-    sent = publish(["once", ["stream", [1000, 0.01]]], ["stream", [3, 0]])
+    sent = publish(["once", ["stream", [100_000, 0.01]]], ["stream", [3, 0]])
     wait_until(lambda: len(chunks(sent)) > 5, timeout=20)
     (child,) = first.children()
     kill(child)

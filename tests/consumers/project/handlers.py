@@ -225,7 +225,7 @@ for _queue in ("default", "emails", "a", "b", "c"):
     handler(_queue, "act")(act)
     handler(_queue, "aact")(act_async)
     # A step within it takes longer.
-    handler(_queue, "timed", timeout=0.4)(act)
+    handler(_queue, "timed", timeout=2.0)(act)
 
 if "news" in settings.MQ_DJANGO.get("TOPICS", {}):
     subscriber("news", group="readers")(act)
@@ -234,4 +234,4 @@ if "batches" in settings.MQ_DJANGO["QUEUES"]:
     handler("batches", "many", batch=20)(act_on_many)
     handler("batches", "amany", batch=20)(act_on_many_async)
     handler("batches", "lingering", batch=20, linger=1.0)(act_on_many)
-    handler("batches", "stubborn", batch=20, timeout=0.4)(act_on_many)
+    handler("batches", "stubborn", batch=20, timeout=1.0)(act_on_many)

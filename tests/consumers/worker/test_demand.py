@@ -137,7 +137,7 @@ def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
     monkeypatch.setattr("mq_django.consumers.worker.pools.time", clock)
     for _ in range(22):
-        rig.put(lambda message: ends.acquire(timeout=20))
+        rig.put(lambda message: ends.acquire(timeout=250))
 
     for ended in range(1, 21):
         now[0] += 0.9 * BLOCKED

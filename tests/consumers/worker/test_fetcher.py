@@ -106,13 +106,14 @@ def test_paused_or_not_announced_it_takes_nothing(rig, publish):
     assert waiting(rig) == 0
 
 
-def test_it_waits_at_redis_when_there_is_nothing(rig, publish):
+def test_it_waits_at_redis_when_there_is_nothing(rig, publish, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.BLOCK_MS", 3600_000)
     turn(rig)
     thread = threading.Thread(target=turn, args=(rig,))
     thread.start()
     wait_until(lambda: rig.session.socket is not None)
     publish()
-    thread.join(3)
+    thread.join(60)
     assert not thread.is_alive()
     assert waiting(rig) == 1
 
@@ -266,7 +267,7 @@ def test_after_any_failure_it_looks(rig, publish, monkeypatch):
     rig.fetcher.start()
     wait_until(lambda: waiting(rig) == 1)
     rig.fetcher.stop()
-    assert rig.fetcher.join(2)
+    assert rig.fetcher.join(60)
 
 
 def broken_once(dispatch):

@@ -128,7 +128,7 @@ def test_what_a_quarantine_without_a_supervisor_gives_back_is_its_backlog_too(mq
     quarantine._receiver.stop()
     quarantine.start()
     quarantine.inherit_backlog()
-    assert quarantine.stop(Grace(1.0))
+    assert quarantine.stop(Grace(60.0))
     assert store.depths().ready + len(store.held_by("me", limit=1)) == 1
     assert store.held_by(backlog_of("me"), limit=1) == []
     shared_state.close()

@@ -17,10 +17,10 @@ class Recorder:
         self.reports.append(("fetched", queue, messages, seconds is None))
 
     def woken(self, queue, seconds):
-        self.reports.append(("woken", queue, seconds < 5))
+        self.reports.append(("woken", queue, seconds < 600))
 
     def settled(self, queue, settlements, seconds):
-        self.reports.append(("settled", queue, len(settlements), 0 < seconds < 5))
+        self.reports.append(("settled", queue, len(settlements), 0 < seconds < 600))
 
 
 @pytest.fixture

@@ -102,5 +102,5 @@ def test_close_saves_the_last_report(mq_settings):
     wait_until(lambda: reporter._sleeping)
     run(book, 1)
     reporter.stop()
-    assert reporter.join(5)
+    assert reporter.join(60)
     assert queues["default"].progress("m1").done == 1

@@ -91,7 +91,7 @@ def test_a_message_of_a_queue_at_rest_is_passed_on_at_once_and_its_fetcher_reads
 def test_a_read_wakes_for_a_message_that_comes_later(rest, monkeypatch):
     rest.begin()
     # Longer than it takes to see the read.
-    monkeypatch.setattr(fetchers, "BLOCK_MS", 5000)
+    monkeypatch.setattr(fetchers, "BLOCK_MS", 600_000)
     thread = threading.Thread(target=rest.service.run_once)
     thread.start()
     wait_until(lambda: any(each["cmd"] == "xreadgroup" for each in get_client("chores").client_list()))

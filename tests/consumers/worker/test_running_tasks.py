@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,8 +25,8 @@ def rig(mq_settings):
 class Jobs:
     """Messages that the slots of a rig handle until they may go on."""
 
-    def __init__(self, rig):
-        self.rig, self.go, self.begun = rig, threading.Event(), []
+    def __init__(self, rig, now):
+        self.rig, self.now, self.go, self.begun = rig, now, threading.Event(), []
         self.places = [*rig.threads.slots, *rig.loop.slots]
         self.tasks = RunningTasks({0: rig.config}, "me", rig.shared_state, self.places)
 
@@ -39,7 +40,7 @@ class Jobs:
         delivery = self.rig.put(call, message_id=message_id, keeps_result=keeps_result)
         wait_until(lambda: message_id in self.begun)
         (slot,) = (each for each in self.places if (job := each.running()) and job.delivery is delivery)
-        self.rig.shared_state.run(slot.number, 0, 0, delivery.entry, time.monotonic() - seconds)
+        self.rig.shared_state.run(slot.number, 0, 0, delivery.entry, self.now - seconds)
         self.entry = delivery.entry
         key = self.rig.config.keys.result(message_id)
         get_client("chores", key=key).set(key, "{}")
@@ -56,8 +57,9 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(rig):
-    found = Jobs(rig)
+def jobs(rig, monkeypatch):
+    found = Jobs(rig, now=time.monotonic())
+    monkeypatch.setattr("mq_django.consumers.worker.progress.time", SimpleNamespace(monotonic=lambda: found.now))
     yield found
     found.go.set()
 
@@ -152,7 +154,7 @@ def test_a_coroutine_is_noted_too(jobs, rig, redis_client):
     delivery = rig.put(call, message_id="m", is_async=True, keeps_result=True)
     wait_until(lambda: jobs.begun)
     (slot,) = (each for each in rig.loop.slots if each.running())
-    rig.shared_state.run(slot.number, 0, 0, delivery.entry, time.monotonic() - 2)
+    rig.shared_state.run(slot.number, 0, 0, delivery.entry, jobs.now - 2)
     redis_client.set(rig.config.keys.result("m"), "{}")
     jobs.check()
     assert len(lines(redis_client, rig.config.keys.result("m"))) == 1

@@ -190,7 +190,7 @@ def test_a_consumer_counts_at_its_end_what_others_took(store, redis_client):
     consumer = Consumer("me", [get_config().queue("default")], threads=1, shared_state=shared_state)
     consumer._settlers[0]._stale = 1
     consumer.start()
-    assert consumer.stop(Grace(1.0))
+    assert consumer.stop(Grace(60.0))
     assert sum(counted(redis_client, store, "stale")) == 1 * 2
     shared_state.close()
 
@@ -260,7 +260,7 @@ def test_the_service_settles_within_milliseconds_and_by_the_number(store, settle
     add(settler, held, ACK)
     wait_until(lambda: not settler.in_hand)
     service.stop()
-    assert service.join(3)
+    assert service.join(60)
     assert not service.full.is_set()
     assert store.depths().pending == 0
     add(settler, [held[0]] * FULL, ACK)
@@ -277,7 +277,7 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, transport, hel
     service.start()
     wait_until(lambda: not settler.in_hand)
     service.stop()
-    assert service.join(3)
+    assert service.join(60)
     assert store.depths().pending == 0
     assert caplog.text.count("Waiting for Redis") == 1
 
@@ -301,7 +301,7 @@ def service(store, settler):
     found.stop()
     found.full.set()
     found.due.set()
-    assert found.join(5)
+    assert found.join(60)
 
 
 @pytest.mark.usefixtures("long_wait")
