@@ -232,7 +232,7 @@ ELSEWHERE = {repartition_verb._run, workflow_verbs._repair}
 #: The first words of what only reads.
 READS = {"Return", "Yield", "Count", "Tell", "Find", "Check", "Refuse", "Search", "Look"}
 #: They change nothing that lasts, or only what one user sees first.
-ASK = {"ask_for_stacks", "ping", "star"}
+ASK = {"ask_for_stacks", "ping", "star", "times_in"}
 #: A part of two operations that are recorded.
 PART = {"move_letters"}
 
