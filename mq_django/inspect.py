@@ -16,8 +16,8 @@ A message is in one state: `ready`, `pending`, `delayed`, `unhandled`, `parked` 
 what became of it. A topic has the entries of its `log`. Each list is read with a filter and a cursor, a bounded number
 of messages at a time, so a call takes a fraction of a second however long the queue is.
 
-Secrets in data, headers, keys and errors are replaced: nothing here returns them. Nothing
-here asks who calls: a page checks the permissions of its user before.
+Secrets in data, headers, keys and errors are replaced: nothing here returns them. Nothing here asks who calls: a page
+checks the permissions of its user before.
 
 An argument of a wrong type, a text with a lone surrogate or a number that is too large is InvalidArguments.
 

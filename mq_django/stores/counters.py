@@ -245,7 +245,7 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[Sequenc
 def _kind(settlement: Settlement) -> tuple[str, int]:
     delivery, micros = settlement.delivery, settlement.micros
     name = delivery.message.name if isinstance(delivery, Delivery) else ""
-    return name, -1 if micros is None else (micros // 100).bit_length()
+    return name, -1 if micros is None else bucket(micros)
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:

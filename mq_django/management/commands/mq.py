@@ -47,7 +47,7 @@ class Command(BaseCommand):
                 os.dup2(nowhere, stream.fileno())
             raise SystemExit(CLOSED) from None
 
-    # Words are English and times in UTC: sentences of the admin stand among them. Times that are typed are not.
+    # The output is English and in UTC: sentences of the admin stand among it. Times that are typed are in TIME_ZONE.
     @override("en")
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
