@@ -107,7 +107,7 @@ def _data(number: int) -> dict[str, Any]:
 def _bury(name: str) -> list[str]:
     """Let all messages of a queue fail, and return their ids."""
     from mq_django.conf import get_config  # noqa: PLC0415
-    from mq_django.core.outcomes import Bury  # noqa: PLC0415
+    from mq_django.core.messages import Bury  # noqa: PLC0415
     from mq_django.stores import open_store  # noqa: PLC0415
     from mq_django.stores.base import Settlement  # noqa: PLC0415
     from mq_django.stores.counters import add_command  # noqa: PLC0415

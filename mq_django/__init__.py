@@ -17,9 +17,9 @@ if sys.argv[1:2] == ["runconsumer"]:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Ack": "mq_django.core.outcomes",
+    "Ack": "mq_django.core.messages",
     "Breaker": "mq_django.core.breakers",
-    "Bury": "mq_django.core.outcomes",
+    "Bury": "mq_django.core.messages",
     "CancelResult": "mq_django.core.messages",
     "Chunk": "mq_django.core.message_streams",
     "Cron": "mq_django.core.schedules",
@@ -36,7 +36,7 @@ _PUBLIC = {
     "Queue": "mq_django.producers.queues",
     "Replayed": "mq_django.producers.topics",
     "Resumable": "mq_django.producers.resume",
-    "Retry": "mq_django.core.outcomes",
+    "Retry": "mq_django.core.messages",
     "RetryPolicy": "mq_django.core.retries",
     "ScheduleOptions": "mq_django.core.schedules",
     "ScheduleStatus": "mq_django.stores.schedule_status",

@@ -1,13 +1,13 @@
 from mq_django.core.breakers import Breaker as Breaker
 from mq_django.core.handler_options import exactly_once as exactly_once
 from mq_django.core.message_streams import Chunk as Chunk
+from mq_django.core.messages import Ack as Ack
+from mq_django.core.messages import Bury as Bury
 from mq_django.core.messages import CancelResult as CancelResult
 from mq_django.core.messages import Lookup as Lookup
 from mq_django.core.messages import LookupState as LookupState
 from mq_django.core.messages import Message as Message
-from mq_django.core.outcomes import Ack as Ack
-from mq_django.core.outcomes import Bury as Bury
-from mq_django.core.outcomes import Retry as Retry
+from mq_django.core.messages import Retry as Retry
 from mq_django.core.retries import RetryPolicy as RetryPolicy
 from mq_django.core.running_handler import Progress as Progress
 from mq_django.core.running_handler import is_cancelled as is_cancelled

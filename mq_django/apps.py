@@ -33,8 +33,8 @@ class MQDjangoConfig(AppConfig):
             register(after_imports(check), checks.TAG)
         register(after_imports(checks.check_inbox_tables), Tags.database)
         # Imported now, because the models of apps can be imported only when all of them are loaded.
-        register(import_string("mq_django.outbox.databases.check_outbox"), checks.TAG)
-        register(import_string("mq_django.outbox.databases.check_outbox_tables"), Tags.database)
+        register(import_string("mq_django.outbox.insertion.check_outbox"), checks.TAG)
+        register(import_string("mq_django.outbox.insertion.check_outbox_tables"), Tags.database)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.

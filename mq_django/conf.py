@@ -33,11 +33,10 @@ from mq_django.core.options import (
     WrongParts,
     options_of,
 )
-from mq_django.core.project import EMBEDDED, Config
+from mq_django.core.project import EMBEDDED, Config, Thresholds
 from mq_django.core.queue_configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.schedules import Scheduled, read_schedule
 from mq_django.core.texts import listing, repr_of
-from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency, NotSupported
 
 __all__ = [

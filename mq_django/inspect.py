@@ -33,13 +33,13 @@ from inspect import Parameter, signature
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
+from mq_django.core.breakers import Hold
 from mq_django.core.filters import FailureGroup, Filter
-from mq_django.core.holds import Hold
 from mq_django.core.ids import is_text
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.limits import LimitChange
-from mq_django.core.numbers import LAST_MS
+from mq_django.core.project import Thresholds
 from mq_django.core.texts import repr_of
-from mq_django.core.thresholds import Thresholds
 from mq_django.errors import InvalidArguments
 from mq_django.inspector import (
     action_log,
@@ -51,9 +51,8 @@ from mq_django.inspector import (
     workflow_runs,
 )
 from mq_django.inspector import actions as queue_actions
-from mq_django.inspector import holds as held_messages
+from mq_django.inspector import holds as limits_and_holds
 from mq_django.inspector import jobs as background_jobs
-from mq_django.inspector import limits as queue_limits
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import MessageView
@@ -124,13 +123,13 @@ activity = _checked(all_queues.activity)
 totals = _checked(all_queues.totals)
 pause = _checked(queue_actions.pause)
 resume = _checked(queue_actions.resume)
-hold = _checked(held_messages.hold)
-open_breaker = _checked(held_messages.open_breaker)
-end_hold = _checked(held_messages.end_hold)
-holds = _checked(held_messages.holds)
-set_limits = _checked(queue_limits.set_limits)
-reset_limits = _checked(queue_limits.reset_limits)
-limit_changes = _checked(queue_limits.limit_changes)
+hold = _checked(limits_and_holds.hold)
+open_breaker = _checked(limits_and_holds.open_breaker)
+end_hold = _checked(limits_and_holds.end_hold)
+holds = _checked(limits_and_holds.holds)
+set_limits = _checked(limits_and_holds.set_limits)
+reset_limits = _checked(limits_and_holds.reset_limits)
+limit_changes = _checked(limits_and_holds.limit_changes)
 problems = problem_list.problems
 mute = _checked(problem_list.mute)
 unmute = _checked(problem_list.unmute)

@@ -24,17 +24,18 @@ The first in the list is the outermost. Middleware around coroutine functions mu
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
+from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import MiddlewareNotUsed
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import get_config
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import Outcome
+from mq_django.core.messages import Message, Outcome
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
@@ -205,3 +206,41 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.middleware")
+
+
+#: Is called with the outcome of an attempt.
+Ended = Callable[[Outcome], object]
+
+
+def around(handle: Any, within: Callable[[Handling], AbstractContextManager[Ended]]) -> Handle | AsyncHandle:
+    """Return a middleware for functions or coroutine functions.
+
+    `within` makes a context manager of a handling, for the time of the attempt. Its value is called with the outcome of
+    what `handle` runs.
+    """
+
+    async def amiddleware(handling: Handling) -> Outcome:
+        with within(handling) as ended:
+            outcome: Outcome = await handle(handling)
+            ended(outcome)
+        return outcome
+
+    def middleware(handling: Handling) -> Outcome:
+        with within(handling) as ended:
+            outcome: Outcome = handle(handling)
+            ended(outcome)
+        return outcome
+
+    return amiddleware if iscoroutinefunction(handle) else middleware
+
+
+def may_add_headers(call: PublishCall) -> bool:
+    """Return whether headers can be added to the messages of a call.
+
+    In RSMQ's format a text is sent as it is. With headers it would be JSON, which other programs do not expect.
+    """
+    config = get_config().queues.get(call.queue)
+    text_name = None if config is None else config.text_name
+    return text_name is None or not any(
+        message.name == text_name and isinstance(message.data, str) for message in call.messages
+    )

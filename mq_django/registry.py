@@ -18,9 +18,8 @@ from mq_django.core.breakers import Breaker, check_breaker
 from mq_django.core.clock import Duration
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Message
+from mq_django.core.messages import Message, Outcome
 from mq_django.core.offsets import BEGINNING, Offset, before
-from mq_django.core.outcomes import Outcome
 from mq_django.core.partitions import public_name
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy

@@ -67,7 +67,7 @@ handler_started = Signal()
 #: Sender: mq_django.registry.Handler.
 #:
 #: Arguments: queue (str), message (mq_django.Message), outcome (Ack, Retry, Bury or another of
-#: mq_django.core.outcomes), seconds (float: how many seconds the handler ran).
+#: mq_django.core.messages), seconds (float: how many seconds the handler ran).
 handler_finished = Signal()
 
 #: A message will be retried: its handler failed, or its process died. Sent after Redis accepted that, by the consumer

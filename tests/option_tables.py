@@ -10,7 +10,7 @@ from typing import Any
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.limits import Limit
 from mq_django.core.options import Option, options_of
-from mq_django.core.thresholds import Thresholds
+from mq_django.core.project import Thresholds
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 

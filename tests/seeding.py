@@ -13,9 +13,8 @@ from mq_django.core.flow_graph import FlowGraph
 from mq_django.core.ids import message_id_of, new_run_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY
-from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.messages import ACK, Bury, Delivery, Outcome, SetAside, Undecodable
 from mq_django.core.options import History
-from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
 from mq_django.inspector import message_lists
 from mq_django.producers import queues
 from mq_django.producers.workflow_steps import StepDelivery, advance, open_home

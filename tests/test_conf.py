@@ -10,8 +10,8 @@ from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.breakers import Breaker
 from mq_django.core.clock import aware
 from mq_django.core.options import History, StreamLimits, options_of
+from mq_django.core.project import Thresholds
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 from mq_django.inspector import problem_sentences
 from mq_django.producers.schedules import checked

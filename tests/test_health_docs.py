@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
-from mq_django.core.thresholds import Problem, Thresholds
+from mq_django.core.project import Problem, Thresholds
 from mq_django.management.commands import mq, runconsumer
 
 PAGE = (Path(__file__).parent.parent / "docs" / "health.md").read_text(encoding="utf-8")

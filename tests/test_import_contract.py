@@ -74,10 +74,8 @@ POSIX_NAMES = {
 #: What may use them: the embedded server, and `runconsumer`. All else works on Windows, too.
 POSIX = (
     "mq_django.consumers",
-    "mq_django.transport.embedded",
+    "mq_django.transport.private_server",
     "mq_django.transport.guard_process",
-    "mq_django.transport.private_server",
-    "mq_django.transport.private_server",
 )
 
 

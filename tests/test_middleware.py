@@ -19,7 +19,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import ReportBook, Settler
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.middleware import around_handling, around_publishing, handling_chain, publishing_chain
 from mq_django.signals import handler_finished

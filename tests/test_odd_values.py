@@ -29,8 +29,8 @@ from mq_django import (
 )
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig, read
 from mq_django.core import options
+from mq_django.core.project import Thresholds
 from mq_django.core.texts import summary_of
-from mq_django.core.thresholds import Thresholds
 from mq_django.errors import MQError, UnknownRun
 from mq_django.inspector.problem_list import problems
 from mq_django.rsmq import RSMQ

@@ -9,8 +9,7 @@ from mq_django import Message, RetryPolicy
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.shared_state import Receipt
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Delivery, Retry
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import Handler, find, of_call
 from mq_django.workflows import chain

@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import get_args
 
-from mq_django.core.outcomes import KINDS, Ack, Cancel, HandBack, Outcome, Park, SetAside, StepEnd
+from mq_django.core.messages import KINDS, Ack, Cancel, HandBack, Outcome, Park, SetAside, StepEnd
 from mq_django.stores import counters, results, rsmq_store, settling
 
 #: Of tables whose module says what becomes of the other kinds.

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.databases import databases_within
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import WaitTimeout
-from mq_django.producers import result_watcher
+from mq_django.producers import watcher
 from mq_django.stores.results import copy_results, find_result, part_with
 from mq_django.task_backend.compat import TaskResultDoesNotExist
 from mq_django.testing.runs import QueueRun
@@ -29,13 +29,13 @@ def _partitioned(mq_settings):
     mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS}, "emails": {}})
     tasks.ran.clear()
     yield
-    result_watcher.watchers.forget_all()
+    watcher.watchers.forget_all()
 
 
 @pytest.fixture
 def no_looks(monkeypatch):
     """Nobody looks again: a result is known only by its notification."""
-    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 3600.0)
 
 
 def parts():

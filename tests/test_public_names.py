@@ -7,7 +7,6 @@ import pytest
 
 import mq_django
 from mq_django import testing
-from mq_django.core.version import VERSION
 
 pytestmark = pytest.mark.versions
 
@@ -26,10 +25,6 @@ def test_the_table_the_list_and_the_stub_name_the_same():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         mq_django.no_such_name  # noqa: B018
-
-
-def test_the_version_is_one():
-    assert mq_django.__version__ == VERSION
 
 
 def test_importing_the_package_runs_nothing():

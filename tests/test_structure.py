@@ -34,15 +34,15 @@ CHOOSERS = {
 #: The clock itself, and what compares the times of files. Everything else takes its times from `core/clock.py`.
 READ_THE_MACHINES_CLOCK = {
     "core/clock",
-    "transport/test_clock",
-    "transport/embedded",
+    "transport/test_server",
+    "transport/private_server",
     "consumers/supervisor/reload",
 }
 WALL_CLOCKS = re.compile(r"(^|\.)(time\.time(_ns)?|timezone\.now|datetime\.(now|utcnow|today)|date\.today)$")
 #: The last parts of what it matches.
 LAST_PARTS = {"time", "time_ns", "now", "utcnow", "today"}
 #: Loggers that are not ours, or are only configured.
-OTHER_LOGGERS = {"core/logs", "consumers/log_formats", "task_backend/task_api", "consumers/worker/loops"}
+OTHER_LOGGERS = {"core/logs", "task_backend/task_api", "consumers/worker/loops"}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 #: What int() and float() are called with where Redis is read: clocks, what Redis itself counts or has checked to be a
 #: number, and text whose length was looked at before.
@@ -174,7 +174,7 @@ def test_what_redis_holds_is_read_as_a_number_in_one_place(nodes):
         and getattr(call.func, "id", "") in ("int", "float")
         and not (CHECKED_NUMBERS.match(ast.unparse(call.args[0])) or "hexdigest" in ast.unparse(call))
     ]
-    assert found == [], "What anybody may have written may be no number, or one of megabytes: use core/numbers.py."
+    assert found == [], "What anybody may have written may be no number, or one of megabytes: use core/jsontext.py."
 
 
 def test_a_value_in_a_message_is_shown_by_one_function():

@@ -22,12 +22,11 @@ from django.utils import timezone
 
 from mq_django import RetryPolicy, get_result, queues, task, topics
 from mq_django.conf import get_config
-from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.decisions import Evidence, settle_for, settlement
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import CANCEL, Cancel
+from mq_django.core.messages import CANCEL, Cancel
 from mq_django.core.texts import repr_of
 from mq_django.errors import (
     AlreadyPublished,

@@ -15,8 +15,8 @@ from django.test import AsyncRequestFactory, RequestFactory
 
 from mq_django import views
 from mq_django.errors import ConnectionLost, NotSupported
-from mq_django.producers import message_streams, result_watcher, stream_hub, watcher
-from mq_django.producers.stream_hub import hubs
+from mq_django.producers import message_streams, watcher
+from mq_django.producers.message_streams import hubs
 from mq_django.views import message_stream
 from tests.producers.test_message_streams import LONG, QUEUES, Writer, await_following, hub
 from tests.testapp import tasks
@@ -35,14 +35,14 @@ async def nobody(request, message_id):
 def streams(mq_settings, monkeypatch):
     monkeypatch.setattr(watcher, "TRY_AGAIN", 0.01)
     # What is new is known only by its notification.
-    monkeypatch.setattr(stream_hub, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(message_streams, "LOOK_EVERY", 3600.0)
     mq_settings(QUEUES=QUEUES)
     # As Django's own client does: a response that is closed would look at the databases of earlier tests.
     request_finished.disconnect(close_old_connections)
     yield
     request_finished.connect(close_old_connections)
     hubs.forget_all()
-    result_watcher.watchers.forget_all()
+    watcher.watchers.forget_all()
     assert views._readers == set()
 
 

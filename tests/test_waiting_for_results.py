@@ -19,13 +19,12 @@ from mq_django import (
     wait_result,
     wait_results,
 )
-from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.decisions import Evidence, settle_for, settlement
 from mq_django.consumers.shared_state import Receipt
 from mq_django.core import clock, running_handler
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
-from mq_django.producers import result_watcher, watcher
+from mq_django.producers import watcher
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import RunningTask, copy_results, note_running
@@ -49,19 +48,19 @@ def ran(mq_settings, monkeypatch):
     monkeypatch.setattr(watcher, "TRY_AGAIN", 0.01)
     tasks.ran.clear()
     yield tasks.ran
-    result_watcher.watchers.forget_all()
+    watcher.watchers.forget_all()
 
 
 @pytest.fixture
 def no_looks(monkeypatch):
     """Nobody looks again: a result is known only by its notification."""
-    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 3600.0)
 
 
 @pytest.fixture
 def early_looks(monkeypatch):
     """Look again soon, where a second would be waited for."""
-    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 0.05)
 
 
 @pytest.fixture
@@ -271,7 +270,7 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
     result = tasks.shout.enqueue("a")
     with pytest.raises(WaitTimeout):
         wait_result(result, timeout=0)
-    assert result_watcher.watchers.of("")._awaited == {}
+    assert watcher.watchers.of("")._awaited == {}
     key = config_of("default").keys.waiters
     registered = get_client("produce", key=key).pttl(key)
     assert 0 < registered <= 30_000
@@ -282,7 +281,7 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
 
 @pytest.mark.usefixtures("early_looks")
 def test_without_its_notification_a_result_is_found_by_looking(monkeypatch, begin_wait):
-    monkeypatch.setattr(result_watcher.ResultWatcher, "_hear", lambda *_: None)
+    monkeypatch.setattr(watcher.ResultWatcher, "_hear", lambda *_: None)
     result = tasks.shout.enqueue("hello")
     waiting = begin_wait(result)
     work("default")
@@ -303,7 +302,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(begin
     work("default")
     assert not waiting.done()
     for each in client.client_list(_type="pubsub"):
-        if result_watcher.watchers.of("")._process in str(each) or each["name"] == "mq_django:produce":
+        if watcher.watchers.of("")._process in str(each) or each["name"] == "mq_django:produce":
             client.client_kill_filter(_id=each["id"])
     assert waiting.result(LONG).return_value == "HELLO"
 
@@ -323,7 +322,7 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
         get_client("consume").connection_pool.disconnect()
         work("default")
         assert waiting[1].result(LONG).return_value == "AFTER"
-        result_watcher.watchers.forget_all()
+        watcher.watchers.forget_all()
 
 
 @pytest.mark.usefixtures("early_looks")
@@ -345,10 +344,10 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
     def lost(*_):
         raise ConnectionLost("gone")
 
-    monkeypatch.setattr(result_watcher, "watch", lost)
+    monkeypatch.setattr(watcher, "watch", lost)
     with pytest.raises(ConnectionLost, match="gone"):
         wait_result(result, timeout=LONG)
-    assert result_watcher.watchers.of("")._awaited == {}
+    assert watcher.watchers.of("")._awaited == {}
 
 
 @pytest.mark.usefixtures("early_looks")
@@ -511,14 +510,14 @@ def test_many_coroutines_share_one_subscription():
     async def run():
         waited = asyncio.gather(*(await_result(each, timeout=LONG) for each in results))
         await asyncio.to_thread(await_registration, *results)
-        channel = config_of("default").keys.results_channel(result_watcher.watchers.of("")._process)
+        channel = config_of("default").keys.results_channel(watcher.watchers.of("")._process)
         assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
         assert not waited.done()
         await asyncio.to_thread(work, "default", count=len(results))
         return await waited
 
     assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(200)]
-    assert result_watcher.watchers.of("")._awaited == {}
+    assert watcher.watchers.of("")._awaited == {}
 
 
 def test_results_on_an_event_loop_come_in_the_order_of_their_ends():
@@ -543,7 +542,7 @@ def test_a_timeout_on_an_event_loop():
     with pytest.raises(WaitTimeout) as raised:
         asyncio.run(await_results([result], timeout=0.05))
     assert raised.value.missing == [result.id]
-    assert result_watcher.watchers.of("")._awaited == {}
+    assert watcher.watchers.of("")._awaited == {}
 
 
 # Results of any queue.

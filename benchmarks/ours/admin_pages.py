@@ -21,7 +21,7 @@ from mq_django import queues, topics  # noqa: E402
 from mq_django.admin.queue_admin import ROUTES  # noqa: E402
 from mq_django.admin.ui import text  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
-from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
+from mq_django.core.messages import Bury, SetAside  # noqa: E402
 from mq_django.inspector import message_lists  # noqa: E402
 from mq_django.inspector import topics as inspected  # noqa: E402
 from mq_django.stores import open_members, open_store  # noqa: E402

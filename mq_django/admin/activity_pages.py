@@ -16,8 +16,8 @@ from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, sentence_of
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import is_run_id
+from mq_django.core.jsontext import LARGEST, whole
 from mq_django.core.message_format import moment as iso
-from mq_django.core.numbers import LARGEST, whole
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector import action_log
 from mq_django.inspector.action_log import VERBS, Action, Criteria, Verb

@@ -33,14 +33,14 @@ from mq_django.admin.ui.page import (
     report,
 )
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core import clock
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import InvalidFilter, MQError, QueueFull, StoreError
-from mq_django.inspector import actions, dead_letters, jobs, moves
+from mq_django.inspector import actions, dead_letters, jobs
 from mq_django.inspector.actions import Outcome, effect_of
 from mq_django.inspector.jobs import ACTIONS, ActionableState, Matching, What
 from mq_django.inspector.message_lists import get_message
@@ -252,7 +252,7 @@ def act_on_chosen(page: Page, name: str, state: MessageState) -> HttpResponse:
         _cancel(page, name, state, entries, labels)
     elif what == MOVE:
         target = chosen_target(page, name)
-        outcome = moves.move(name, partition_for(state), target, entries)
+        outcome = jobs.move(name, partition_for(state), target, entries)
         _report(page, name, what, outcome, labels, target=target, is_dead=state == "dead")
     else:
         outcome = (dead_letters.redrive if what == REDRIVE else dead_letters.delete)(name, entries)

@@ -13,7 +13,7 @@ from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import MAX_LISTED, OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections
 from mq_django.admin.ui.text import bar
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.partitions import public_name
 from mq_django.core.stacks import Stack, Stacks
 from mq_django.core.texts import escape

@@ -24,8 +24,8 @@ from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import CHOSEN, SEE_DATA, VIEW, Page, needs, sections, sentence_of
 from mq_django.conf import current_time_zone
 from mq_django.core import clock
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.numbers import whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere

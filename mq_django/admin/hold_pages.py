@@ -14,9 +14,9 @@ from django.utils.translation import ngettext
 from mq_django.admin.message_pages import state_of
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs
-from mq_django.core.holds import MAX_HOLDS, Hold, hold_score
+from mq_django.core.breakers import MAX_HOLDS, Hold, hold_score
+from mq_django.core.jsontext import whole
 from mq_django.core.message_format import MAX_NAME_LENGTH
-from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_forms
 from mq_django.errors import InvalidFilter, QueueFull, StoreError
 from mq_django.inspector import holds

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, tabs
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import action_log, dead_letters, jobs

@@ -19,8 +19,8 @@ from mq_django.inspector import key_lines, plans
 from mq_django.inspector.action_log import to_undo
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.explain import head_words
+from mq_django.inspector.holds import SETTINGS, set_limits
 from mq_django.inspector.key_lines import HeadState, KeyLine, KeyShare, LineHead, line_hash, line_of
-from mq_django.inspector.limits import SETTINGS, set_limits
 from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
 from mq_django.inspector.problem_sentences import changed_limit, limit_label

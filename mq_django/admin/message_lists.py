@@ -34,7 +34,7 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.outcomes import Ending
+from mq_django.core.messages import Ending
 from mq_django.core.redaction import redact_forms
 from mq_django.core.retries import FAILED, Attempt
 from mq_django.inspector import actions, dead_letters

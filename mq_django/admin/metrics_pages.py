@@ -19,7 +19,7 @@ from mq_django.admin.ui.charts import Mark
 from mq_django.admin.ui.filter_form import moment
 from mq_django.admin.ui.page import VIEW, Page, needs, sections, state_labels
 from mq_django.core import clock
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import metrics

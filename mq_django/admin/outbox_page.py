@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext
 
 from mq_django.admin.message_lists import facts, shown_error
-from mq_django.admin.ui import problems, text
+from mq_django.admin.ui import text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import (
     CHOSEN,
@@ -22,6 +22,7 @@ from mq_django.admin.ui.page import (
     Page,
     chosen,
     confirm,
+    listed_problems,
     needs,
     sections,
 )
@@ -70,7 +71,7 @@ def _context(page: Page) -> dict[str, Any]:
     said = ngettext("%(count)s message is not published yet.", "%(count)s messages are not published yet.", waiting)
     return {
         "tabs": sections(page, "outbox"),
-        **problems.listed(page, wrong),
+        **listed_problems(page, wrong),
         "summary": said % {"count": counted(waiting, is_more=is_more)},
         "rows": [_row(page, view) for view in rows[:MAX_ROWS_SHOWN]],
         "more_rows": _beyond(len(rows), MAX_ROWS_SHOWN),

@@ -13,16 +13,16 @@ from django.utils.translation import gettext as _
 
 from mq_django import inspector
 from mq_django.admin import topic_pages
-from mq_django.admin.ui import problems, text
-from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, sections
+from mq_django.admin.ui import text
+from mq_django.admin.ui.page import OPERATE, VIEW, Page, confirm, needs, problem_summary, sections, shown_problem
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.thresholds import Problem, Severity
+from mq_django.core.project import Problem, Severity
 from mq_django.errors import StoreError
 from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.problem_list import QueueProblem, get_mutes, mute, problems_among, unmute
 from mq_django.inspector.problem_sentences import period, title
-from mq_django.stores.mutes import Mute
+from mq_django.stores.preferences import Mute
 
 PARTS = ("problem_groups",)
 
@@ -72,7 +72,7 @@ def _context(page: Page) -> dict[str, Any]:
     ]
     return {
         "tabs": sections(page, "problems"),
-        "summary": problems.summary(len(unmuted)),
+        "summary": problem_summary(len(unmuted)),
         "severities": severities,
         "muted": [_mute_row(page, *name, mute, found) for name, mute in sorted(mutes.items())],
     }
@@ -95,7 +95,7 @@ def _kinds(page: Page, found: Sequence[QueueProblem]) -> Iterator[dict[str, Any]
 
 def _row(page: Page, problem: QueueProblem) -> dict[str, Any]:
     return {
-        **problems.shown(page, problem),
+        **shown_problem(page, problem),
         "since": text.moment(problem.since_ms),
         "actions": list(_actions(page, problem)),
         "mute_url": _mute_url(page, "problem_mute", problem.queue, problem.kind),

@@ -14,8 +14,20 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import hold_pages, limit_pages, outbox_page, schedule_rows, topic_pages
 from mq_django.admin.job_pages import running_jobs
-from mq_django.admin.ui import charts, filter_form, problems, text
-from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, VIEW, Page, View, confirm, needs, state_labels, tabs
+from mq_django.admin.ui import charts, filter_form, text
+from mq_django.admin.ui.page import (
+    MAX_LISTED,
+    OPERATE,
+    PURGE,
+    VIEW,
+    Page,
+    View,
+    confirm,
+    listed_problems,
+    needs,
+    state_labels,
+    tabs,
+)
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -94,7 +106,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     view, activity = _read(page, name)
     context = {
         "queue": name,
-        **problems.listed(page, problems_among([view], [name]), own=name),
+        **listed_problems(page, problems_among([view], [name]), own=name),
         "tabs": tabs(page, name, "queue", view),
         "tiles": _tiles(page, view),
         **hold_pages.section(page, view),

@@ -23,7 +23,7 @@ from mq_django.admin.ui.text import bar, share_bar
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import MAX_ARGUMENT, ranges
 from mq_django.core.ids import is_run_id
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.core.texts import escape
 from mq_django.errors import StoreError
 from mq_django.inspector import actions, workflow_runs

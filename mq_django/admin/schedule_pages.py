@@ -14,8 +14,7 @@ from mq_django.admin.message_pages import editable
 from mq_django.admin.schedule_rows import BACK, NAMED, TICK, asked_name, change_url, shown_tick, times_of, url_back
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, View, confirm, needs, tabs
-from mq_django.core.jsontext import loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, loads, whole
 from mq_django.core.redaction import redact, restored
 from mq_django.core.schedules import Cron, Every
 from mq_django.core.texts import escape, repr_of

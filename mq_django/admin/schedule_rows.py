@@ -18,7 +18,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.filter_form import HIDDEN, given, message_url, refuse_others
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, tabs
 from mq_django.conf import get_config
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.core.schedules import Cron, Every, Schedule
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter

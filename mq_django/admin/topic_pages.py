@@ -10,8 +10,8 @@ from django.utils.translation import ngettext, pgettext
 
 from mq_django import inspector
 from mq_django.admin import outbox_page
-from mq_django.admin.ui import charts, problems, text
-from mq_django.admin.ui.page import VIEW, Page, needs, topic_tabs
+from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.page import VIEW, Page, listed_problems, needs, topic_tabs
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -121,7 +121,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     return {
         "queue": name,
         "tabs": topic_tabs(page, view, "topic"),
-        **problems.listed(page, found, own=name),
+        **listed_problems(page, found, own=name),
         "tiles": _tiles(page, view),
         "groups": rows,
         "partitions": [_partition(page, part) for part in view.parts],

@@ -1,18 +1,30 @@
-"""The loop of all background threads."""
+"""The loop of all background threads, and the server that each of them uses.
+
+What works for several queues in one thread is made once per server, so that a server that is slow or down does not
+affect the queues of another one. In a Redis Cluster, each master is a server. A queue whose slot is moved to another
+master stays with those that it was with at the start: its commands follow it, and a process that starts later has it
+with its new neighbours. Queues keep the numbers that they have in the whole process.
+"""
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import reset_queries
 
+from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.core.logs import get_logger
+from mq_django.core.partitions import listed
 from mq_django.core.texts import class_name
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
+from mq_django.stores import open_store
+from mq_django.stores.base import Store
+from mq_django.transport.cluster_transport import AnySession
+from mq_django.transport.connections import node_of, open_session
 from mq_django.transport.failures import concerns_one_slot
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import TOGETHER, Transport
@@ -345,3 +357,48 @@ def interval(visibility_seconds: float) -> float:
 def held_for(visibility_seconds: float) -> float:
     """Return the seconds after a heartbeat in which no supervisor takes its sender for dead."""
     return visibility_seconds - min(0.1, visibility_seconds / 20)
+
+
+#: Queues on one server, by their numbers.
+ServerQueues = Mapping[int, QueueConfig]
+
+
+def by_server(queues: Sequence[QueueConfig]) -> dict[str, ServerQueues]:
+    """Return the queues on each server, by its connection, and of a cluster also by the address of the master."""
+    found: dict[str, dict[int, QueueConfig]] = {}
+    for number, config in enumerate(queues):
+        found.setdefault(server_of(config.connection, config.keys.wake), {})[number] = config
+    return {**found}
+
+
+def server_of(connection: str, key: str) -> str:
+    """Return a name of the server that has a key."""
+    return f"{connection} {node_of(connection, key)}".strip()
+
+
+def connection_of(queues: ServerQueues) -> str:
+    """Return the connection of queues on one server."""
+    return next(iter(queues.values())).connection
+
+
+def open_session_to(queues: ServerQueues) -> AnySession:
+    """Return a session of its own to the server of these queues, for one thread."""
+    return open_session("chores", connection_of(queues))
+
+
+def open_stores(queues: ServerQueues, session: AnySession | None = None) -> dict[int, Store]:
+    """Open the stores of these queues on a session, for one thread. None: on one of their own."""
+    session = session or open_session_to(queues)
+    return {number: open_store(config, session) for number, config in queues.items()}
+
+
+def assign(services: Iterable[Service], configs: Collection[DeliveryOptions], *, servers: int) -> None:
+    """Tell services which server they use: that of these queues or topics.
+
+    If there are several servers, the names of the services say so in logs and to the watchdog.
+    """
+    names = ", ".join(listed([config.name for config in configs]))
+    for service in services:
+        service.connection = next(iter(configs)).connection
+        if servers > 1:
+            service.name = f"{service.name} ({names:.60})"

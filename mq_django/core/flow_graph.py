@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.core.redaction import redact, redact_text
 from mq_django.core.texts import line, truncate
 

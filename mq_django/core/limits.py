@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError
 

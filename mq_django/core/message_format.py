@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Literal
 
-from mq_django.core.jsontext import dumps, loads, parser_of
+from mq_django.core.jsontext import LARGEST, LAST_MS, dumps, loads, parser_of
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
-from mq_django.core.numbers import LARGEST, LAST_MS
 from mq_django.core.texts import class_name
 from mq_django.errors import DecodeError
+
+#: The version of the protocol in `docs/protocol.md`, which says what changes it. Supervisors announce it.
+PROTOCOL = 1
 
 # Read the values of attributes, which other programs write in all forms that JSON has.
 #

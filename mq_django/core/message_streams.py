@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.core.ids import is_text, token
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import dumps, loads, whole
+from mq_django.core.messages import Ending
 from mq_django.core.options import StreamLimits
-from mq_django.core.outcomes import Ending
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidChunk, InvalidMessage
 

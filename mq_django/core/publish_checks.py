@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from mq_django.core.clock import MAX_DELAY, Duration, check_aware, read_duration
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import LAST_MS, dumps
 from mq_django.core.keys import PARKED_PREFIX, STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import (
     HEADER_NAME,
@@ -22,7 +22,6 @@ from mq_django.core.message_format import (
     numbered,
 )
 from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.numbers import LAST_MS
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.retries import MAX_DATA
 from mq_django.core.texts import class_name, repr_of

@@ -9,8 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, DecodeError
 

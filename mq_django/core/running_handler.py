@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from mq_django.core import clock
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
 from mq_django.core.message_streams import RunStream, encoded, encoded_line
 from mq_django.core.messages import Delivery
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler, NotSupported

@@ -7,8 +7,7 @@ what it reads.
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import DecodeError

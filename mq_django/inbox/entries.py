@@ -16,8 +16,7 @@ from django.db import DatabaseError, IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mq_django.core import clock
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, StepEnd
+from mq_django.core.messages import ACK, Ack, Message, StepEnd
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape
 

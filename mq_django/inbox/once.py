@@ -12,8 +12,8 @@ from mq_django.core import clock
 from mq_django.core.handler_options import Postponed, running_in
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import ACK, Ack, Bury, Outcome, Retry, StepEnd
 from mq_django.core.offsets import Offset, before
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, StepEnd
 from mq_django.core.partitions import public_name
 from mq_django.core.running_handler import seal
 from mq_django.core.texts import repr_of

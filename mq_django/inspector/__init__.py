@@ -17,7 +17,7 @@ cursor, and a server that does not answer costs one timeout.
 Producers and consumers never use this package, so that nothing people look at is on the way of a message.
 """
 
-from mq_django.core.thresholds import Thresholds
+from mq_django.core.project import Thresholds
 from mq_django.inspector.key_lines import KeyLine, key_line
 from mq_django.inspector.problem_list import QueueProblem, problems
 from mq_django.inspector.processes import ping

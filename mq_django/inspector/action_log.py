@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
-from mq_django.core.holds import hold_score
+from mq_django.core.breakers import hold_score
 from mq_django.core.partitions import public_name
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.jobs import BackgroundJob, together

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mq_django.core.numbers import LARGEST, LAST_MS, whole
+from mq_django.core.jsontext import LARGEST, LAST_MS, whole
 from mq_django.stores.members import HOUSEKEEPING, MAX_RUNNING, Membership, supervisor_of
 
 #: A supervisor without a heartbeat for this long is shown as gone: three intervals.

@@ -8,11 +8,10 @@ from typing import Any
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
-from mq_django.core.jsontext import loads
+from mq_django.core.jsontext import loads, whole
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.message_format import entry_ms
 from mq_django.core.messages import Delivery
-from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.publication import resubmission
 from mq_django.core.redaction import redact_bytes, redact_text, restored

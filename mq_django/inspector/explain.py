@@ -13,11 +13,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.holds import Hold, hold_score
+from mq_django.core.breakers import Hold, hold_score
+from mq_django.core.jsontext import score, score_ms, whole
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.limits import Rate
-from mq_django.core.numbers import score, score_ms, whole
-from mq_django.core.outcomes import Ending
+from mq_django.core.messages import Ending
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of

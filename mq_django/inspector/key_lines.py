@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.jsontext import score_ms, whole
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
 from mq_django.core.message_format import decode_body, decode_entry, entry_ms, message_of
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, NotSupported

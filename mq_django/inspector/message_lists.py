@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import offsets
 from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.message_format import MAX_ENTRY_BYTES
-from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.partitions import SEPARATOR, number_in, partition_name, public_name
 from mq_django.core.redaction import redact

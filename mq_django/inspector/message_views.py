@@ -21,8 +21,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entry, entry_ms, moment
 from mq_django.core.message_streams import Chunk, read_chunk
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import Ending
+from mq_django.core.messages import Delivery, Ending, Message
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import is_redacted, redact, redact_forms, redact_text
 from mq_django.core.retries import Attempt, read_history

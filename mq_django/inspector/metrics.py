@@ -1,7 +1,7 @@
 """Figures over time, of all queues or of one: activity, depth by state, and what hosts and versions have handled.
 
-A queue counts its messages by name. Once a minute `mq_django.observability.sampling` adds depths, and what consumers
-have done by host and version, which is only known of all queues together.
+A queue counts its messages by name. Once a minute `mq_django.observability.problem_watch` adds depths, and what
+consumers have done by host and version, which is only known of all queues together.
 """
 
 from collections.abc import Mapping, Sequence

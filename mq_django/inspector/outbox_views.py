@@ -12,13 +12,12 @@ from django.db.models.functions import Length
 
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.jsontext import loads
+from mq_django.core.jsontext import LAST_MS, loads, whole
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.partitions import public_name
+from mq_django.core.project import Thresholds, exceeds
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.texts import class_name
-from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import MessageView
 from mq_django.outbox.row_body import contents_of

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, default_time_zone, get_config
+from mq_django.core.jsontext import whole
 from mq_django.core.limits import LimitChange, LimitName, Limits, read_changes
-from mq_django.core.numbers import whole
 from mq_django.core.schedules import NEVER
 from mq_django.errors import StoreError
 from mq_django.inspector.key_lines import KeyShare, noisy_keys

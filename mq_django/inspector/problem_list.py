@@ -15,8 +15,8 @@ from django.db import connections
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.partitions import public_name
+from mq_django.core.project import Problem, Severity, Thresholds, exceeds, severity_of
 from mq_django.core.texts import escape, repr_of, truncate
-from mq_django.core.thresholds import Problem, Severity, Thresholds, exceeds, severity_of
 from mq_django.errors import ConfigurationError, InvalidArguments, NotSupported, StoreError
 from mq_django.inspector.actions import MAX_REASON, MAX_WHO
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
@@ -24,9 +24,9 @@ from mq_django.inspector.problem_sentences import outbox_sentence, schedule_sent
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, require_queue, transports_of
 from mq_django.inspector.workflow_runs import StuckRuns, open_run_readers, stuck_in
-from mq_django.stores import mutes
+from mq_django.stores import preferences
 from mq_django.stores.activity import Effect, Given, recorded
-from mq_django.stores.mutes import Mute, Mutes
+from mq_django.stores.preferences import Mute, Mutes
 from mq_django.stores.schedule_status import statuses_of
 from mq_django.stores.schedules import scheduled
 from mq_django.transport.connections import open_transport
@@ -125,10 +125,10 @@ def _of_project() -> tuple[StuckRuns | None, Mutes]:
     """Return the runs of workflows that do not go on, and what is muted: nothing if their server cannot be reached."""
     # A project without workflows has no runs.
     readers = open_run_readers() if "mq_django.workflows" in sys.modules else []
-    commands = [mutes.read_command(get_config().namespace), *(reader.stuck_command() for reader in readers)]
+    commands = [preferences.read_mutes(get_config().namespace), *(reader.stuck_command() for reader in readers)]
     with suppress(StoreError):
         muted, *stuck = (reply for (reply,) in open_transport("inspect", "").pipelines([[each] for each in commands]))
-        return next(filter(None, map(stuck_in, stuck)), None), mutes.mutes_in(muted, clock.now_ms())
+        return next(filter(None, map(stuck_in, stuck)), None), preferences.mutes_in(muted, clock.now_ms())
     return None, {}
 
 
@@ -234,8 +234,8 @@ def mute(queue: str, kind: Problem, *, seconds: float, who: str = "", reason: st
         require_queue(queue)
     now_ms, namespace = clock.now_ms(), get_config().namespace
     made = Mute(now_ms + round(seconds * 1000), escape(who)[:MAX_WHO], truncate(escape(reason.strip()), MAX_REASON))
-    if not mutes.write(open_transport("inspect", ""), namespace, queue, kind, made, now_ms):
-        raise NotSupported(f"{mutes.MAX_MUTES} problems are muted: unmute one before")
+    if not preferences.write_mute(open_transport("inspect", ""), namespace, queue, kind, made, now_ms):
+        raise NotSupported(f"{preferences.MAX_MUTES} problems are muted: unmute one before")
 
 
 def get_mutes() -> Mutes:
@@ -245,8 +245,8 @@ def get_mutes() -> Mutes:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    (reply,) = open_transport("inspect", "").pipeline([mutes.read_command(get_config().namespace)])
-    return mutes.mutes_in(reply, clock.now_ms())
+    (reply,) = open_transport("inspect", "").pipeline([preferences.read_mutes(get_config().namespace)])
+    return preferences.mutes_in(reply, clock.now_ms())
 
 
 @recorded("unmute", queue="queue", about="kind")
@@ -261,4 +261,4 @@ def unmute(queue: str, kind: str) -> bool:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    return mutes.delete(open_transport("inspect", ""), get_config().namespace, queue, kind)
+    return preferences.delete_mute(open_transport("inspect", ""), get_config().namespace, queue, kind)

@@ -11,11 +11,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import current_time_zone
+from mq_django.core.breakers import Hold
 from mq_django.core.filters import error_class, is_exception
-from mq_django.core.holds import Hold
 from mq_django.core.limits import NO_LIMIT, LimitChange, LimitName, Limits
+from mq_django.core.project import OF_PARTS, Problem
 from mq_django.core.texts import escape, truncate
-from mq_django.core.thresholds import OF_PARTS, Problem
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
 from mq_django.inspector.queue_view import GROWING, Blocker, HeldKeys, Pause, QueueView
 from mq_django.inspector.workflow_runs import StuckRuns

@@ -7,12 +7,12 @@ from math import inf
 from typing import Any, NamedTuple
 
 from mq_django.conf import get_config
-from mq_django.core.holds import Hold
+from mq_django.core.breakers import Hold
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
 from mq_django.core.limits import LimitChange, LimitName, Limits
-from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
-from mq_django.core.thresholds import OF_PARTS, Problem, Thresholds, exceeds
+from mq_django.core.project import OF_PARTS, Problem, Thresholds, exceeds
 from mq_django.inspector.consumers import ConsumerView, SlotKind
 from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.counters import DEPTH, SPENT, TOOK, WAITED

@@ -15,7 +15,7 @@ from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, S
 from mq_django.inspector import statistics
 from mq_django.inspector.queue_view import RECENT, STATES, Activity, Period, QueueView, activity_of, counts
 from mq_django.registry import groups
-from mq_django.stores import stars
+from mq_django.stores import preferences
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import MAX_NAMES, group_names, shares
 from mq_django.transport.connections import node_of, open_transport, open_transports
@@ -285,8 +285,8 @@ def starred(user: str) -> Sequence[str]:
     Raises:
         StoreError: cannot reach Redis.
     """
-    (reply,) = open_transport("inspect", "").pipeline([stars.read_command(get_config().namespace, user)])
-    return stars.stars_in(reply)
+    (reply,) = open_transport("inspect", "").pipeline([preferences.read_stars(get_config().namespace, user)])
+    return preferences.stars_in(reply)
 
 
 def star(user: str, name: str, *, is_starred: bool) -> None:
@@ -300,8 +300,10 @@ def star(user: str, name: str, *, is_starred: bool) -> None:
     get_config().queue(name)
     known = get_config().queues
     others = [each for each in starred(user) if each in known and each != name]
-    if not stars.write(open_transport("inspect", ""), get_config().namespace, user, [*others, *[name] * is_starred]):
-        raise NotSupported(f"{stars.MAX_STARS} queues are starred, or {stars.MAX_USERS} users have stars")
+    if not preferences.write_stars(
+        open_transport("inspect", ""), get_config().namespace, user, [*others, *[name] * is_starred]
+    ):
+        raise NotSupported(f"{preferences.MAX_STARS} queues are starred, or {preferences.MAX_USERS} users have stars")
 
 
 # The partitions of a queue: what each has, where it is, and which consumer looks there first.
@@ -343,6 +345,6 @@ def partitions(name: str) -> list[PartitionRow]:
 
 
 def _preferred(view: QueueView, number: int, count: int) -> str:
-    """Return what the supervisors compute: see `mq_django.consumers.supervisor.worker_states`."""
+    """Return what the supervisors compute: see `mq_django.consumers.supervisor.worker_set`."""
     fetching = [consumer.id for consumer in view.consumers if consumer.is_fetching and consumer.threads]
     return next((name for name, numbers in preferred(count, fetching).items() if number in numbers), "")

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.core import clock
 from mq_django.core.filters import Filterable
+from mq_django.core.jsontext import score_ms
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import LookupState, Message, Undecodable
-from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError, StoreError, UnknownQueue

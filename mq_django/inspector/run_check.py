@@ -9,8 +9,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.flow_graph import RunProblem
 from mq_django.core.ids import is_run_id, message_id_of
-from mq_django.core.jsontext import loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, loads, whole
 from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector.workflow_runs import RECORDS, ListedRun, RunReader, open_run_reader, open_run_readers
 from mq_django.stores.workflow_home import StepState

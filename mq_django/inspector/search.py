@@ -19,8 +19,8 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.clock import aware
 from mq_django.core.filters import Filter, Filterable, unquoted, words
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
-from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape
 from mq_django.errors import ConnectionLost, InvalidFilter, MQError

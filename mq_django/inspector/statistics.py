@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
-from mq_django.core.holds import read_holds
+from mq_django.core.breakers import read_holds
+from mq_django.core.jsontext import LAST_MS, score_ms, whole
 from mq_django.core.limits import read_changes
 from mq_django.core.message_format import entry_ms
-from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.errors import StoreError
 from mq_django.inspector import queue_view
 from mq_django.inspector.consumers import SLOT_KINDS, Consumers, ConsumerView, FullSlots, SlotKind, housekeepers_of

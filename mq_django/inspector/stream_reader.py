@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_arg
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter, may_match
+from mq_django.core.jsontext import score_ms
 from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys, QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_body, history_of, message_of
 from mq_django.core.messages import Message
-from mq_django.core.numbers import score_ms
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector.message_views import (
     MAX_LISTED,

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import first_argument, numbers_of
 from mq_django.core.ids import STEP_NAME, is_run_id, message_id_of
-from mq_django.core.jsontext import loads
+from mq_django.core.jsontext import LAST_MS, loads, score_ms, whole
 from mq_django.core.keys import HOMES, WorkflowKeys
-from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError, UnknownQueue

@@ -7,9 +7,9 @@ that. `commands/mq.py` gives the table to argparse, finds the verb, and turns er
 A function gets the options and the terminal, and returns a `terminal.VerbResult`: JSON values, and lines for people.
 The functions are in modules by what they are about:
 
-    queue_verbs (status, pause, resume, line), repartition_verb
+    queue_verbs (status, pause, resume, line), capacity_verbs (limit, repartition)
     message_verbs (find, publish, export), job_verbs (redrive, purge, jobs)
-    process_verbs (consumers, doctor, metrics), help_verb, schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
+    process_verbs (consumers, activity, doctor, metrics), schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
 
 They read and act through `mq_django.inspect` and the inspector, so that they show what the admin's pages show.
 `terminal.columns()` makes JSON values of the attributes of a view. A verb that deletes or moves messages says what it

@@ -12,12 +12,12 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mq_django import inspect
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
-from mq_django.inspector import dead_letters, jobs, moves
+from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import ActionableState, BackgroundJob
 from mq_django.inspector.message_views import MessageView, moment_text
@@ -73,7 +73,7 @@ def move(options: Options, terminal: Terminal) -> VerbResult:
         raise CommandError("Name the other queue: --to.", returncode=2)
     dead_letters.check_target(queue, target)
     if ids:
-        return result_of(moves.move_messages(queue, target, ids), "moved", ids=len(ids))
+        return result_of(jobs.move_messages(queue, target, ids), "moved", ids=len(ids))
     return _all(options, terminal, "move", state)
 
 

@@ -35,8 +35,8 @@ from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.search import Listing, Problem, Query, parse, problem_sentence, step
 from mq_django.inspector.stream_reader import Scanned
-from mq_django.management.argument_types import priority
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table
+from mq_django.management.verb_types import priority
 from mq_django.producers import queues
 from mq_django.producers.message_streams import read_stream
 from mq_django.stores.activity import Effect, recorded

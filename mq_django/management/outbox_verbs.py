@@ -17,7 +17,7 @@ from mq_django.core.texts import escape, listing, repr_of
 from mq_django.inspector import outbox_views
 from mq_django.inspector.outbox_views import OutboxRow, OutboxView, outbox_databases, outboxes
 from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
-from mq_django.outbox.databases import outbox_aliases
+from mq_django.outbox.insertion import outbox_aliases
 from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
 
 

@@ -1,4 +1,4 @@
-"""The verbs `consumers`, `doctor` and `metrics` of the command `mq`: processes, servers and the project."""
+"""The verbs `consumers`, `activity`, `doctor` and `metrics` of the command `mq`: processes, people and servers."""
 
 import shutil
 import signal
@@ -6,6 +6,7 @@ import socket
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -13,21 +14,24 @@ from django.core.management.color import Style
 from django.utils.module_loading import import_string
 
 from mq_django import inspect
-from mq_django.consumers.machine import has_ended, here
+from mq_django.consumers.processes import has_ended, here
 from mq_django.consumers.supervisor.health import Answer, serving
 from mq_django.core.stacks import Stack, Stacks
 from mq_django.core.texts import escape
 from mq_django.errors import MQError
+from mq_django.inspector.action_log import jobs_of_actions
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import LEVELS, DoctorFinding, counted
 from mq_django.inspector.doctor.report import AREAS, CODES, DoctorReport, examine_project
-from mq_django.inspector.message_views import progress_line
+from mq_django.inspector.jobs import BackgroundJob
+from mq_django.inspector.message_views import moment_text, progress_line
 from mq_django.inspector.processes import WAIT, ProcessView, SupervisorView, ask_for_stacks, find_process, read_answer
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
-from mq_django.management.argument_types import open_port
-from mq_django.management.message_verbs import progress_fields
+from mq_django.management.message_verbs import first, progress_fields
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, away_text, columns, table, with_away
+from mq_django.management.verb_types import open_port
+from mq_django.stores.activity import Action
 from mq_django.transport.sessions import within
 
 #: Characters of a line: the width of the terminal within these bounds.
@@ -373,3 +377,53 @@ def _await_stop() -> None:
             pass
     except KeyboardInterrupt:
         pass
+
+
+def activity(options: Options, _: Terminal) -> VerbResult:
+    """Show who did what to queues and when, the newest first."""
+    since, until = options["since"], options["until"]
+    read = partial(
+        inspect.actions,
+        queue=options["queue"] or "",
+        who=options["who"],
+        source=options["source"] or "",
+        verbs=[options["what"]] if options["what"] else (),
+        since_ms=since and since.ms,
+        until_ms=until and until.ms,
+    )
+    found = first(read, after=options["after"] or "", limit=options["limit"])
+    jobs = jobs_of_actions(found.rows)
+    rows = [(each, jobs.get(each.job) if each.verb != "finish job" else None) for each in found.rows]
+    note = f"There are more: --after {found.after}" if found.after and rows else ""
+    lines = table([_cells(*row) for row in rows]) or ["None."]
+    return VerbResult([_row(*row) for row in rows], lines, note=note)
+
+
+def _row(found: Action, job: BackgroundJob | None) -> dict[str, Any]:
+    ended = None if job is None else {**columns(job, "state done missing refused")}
+    return {
+        "at": moment_text(found.ms),
+        **columns(found, "id who source verb"),
+        "queues": list(found.queues),
+        "more_queues": found.more,
+        "about": list(found.about),
+        "filter": dict(found.where),
+        **columns(found, "done result? target? reason? job? error?"),
+        "job_result": ended,
+    }
+
+
+def _cells(found: Action, job: BackgroundJob | None) -> dict[str, Any]:
+    more = [f"and {found.more} more"] if found.more else []
+    about = [*found.about, *([f"to {found.target}"] if found.target else [])]
+    about += [f"{name}={value}" for name, value in found.where.items()]
+    done = str(found.done) if job is None else f"{job.done} of {found.done}, {job.state}"
+    error = f"interrupted: {found.error}" if found.error else ""
+    return {
+        "at": moment_text(found.ms),
+        **columns(found, "who source verb"),
+        "queues": [*found.queues, *more] or None,
+        "about": about or None,
+        "result": ", ".join(filter(None, (done, found.result, error))),
+        **columns(found, "reason?"),
+    }

@@ -14,13 +14,13 @@ from django.core.management.base import CommandError
 from mq_django import inspect
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
-from mq_django.core.holds import Hold
+from mq_django.core.breakers import Hold
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.message_format import moment
 from mq_django.core.partitions import public_name
+from mq_django.core.project import Problem, Thresholds
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import escape, truncate
-from mq_django.core.thresholds import Problem, Thresholds
 from mq_django.errors import ConnectionLost, MQError, StoreError
 from mq_django.inspector import actions, key_lines, plans
 from mq_django.inspector.actions import Switched
@@ -32,8 +32,8 @@ from mq_django.inspector.plans import LimitUse
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT, Activity, NameActivity, QueueView
 from mq_django.inspector.queues import PartitionRow, groups_left_out, partitions
+from mq_django.management.capacity_verbs import changed_row
 from mq_django.management.job_verbs import result_of
-from mq_django.management.limit_verb import changed_row
 from mq_django.management.terminal import (
     Heading,
     Options,

@@ -14,7 +14,6 @@ from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import plans
 from mq_django.inspector.message_views import moment_text
-from mq_django.management.argument_types import priority
 from mq_django.management.terminal import (
     Options,
     Terminal,
@@ -26,6 +25,7 @@ from mq_django.management.terminal import (
     user_name,
     with_away,
 )
+from mq_django.management.verb_types import priority
 from mq_django.producers.schedules import config_of, schedules
 from mq_django.stores.schedule_status import ScheduleStatus
 

@@ -18,14 +18,16 @@ from django.utils.decorators import sync_and_async_middleware
 from mq_django.core.ids import CORRELATION_HEADER, correlation_id_in, valid_correlation_id
 from mq_django.middleware import (
     AsyncHandle,
+    Ended,
     Handle,
     Handling,
     Publish,
     PublishCall,
+    around,
     around_handling,
     around_publishing,
+    may_add_headers,
 )
-from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 #: The headers of a request that may have its id. A response has the first, or the one of its request.
 REQUEST_HEADERS = ("X-Request-ID", "X-Correlation-ID")

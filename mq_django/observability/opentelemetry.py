@@ -24,19 +24,20 @@ from mq_django.core.clock import read_duration
 from mq_django.core.ids import CORRELATION_HEADER
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import HEADER_NAME, RESERVED
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import Bury, Outcome, Retry
+from mq_django.core.messages import Bury, Message, Outcome, Retry
 from mq_django.core.texts import path_of
 from mq_django.errors import MissingDependency
 from mq_django.middleware import (
+    Ended,
     Handling,
     Publish,
     PublishCall,
+    around,
     around_handling,
     around_publishing,
+    may_add_headers,
 )
 from mq_django.observability import semantic_conventions as names
-from mq_django.observability.wrapping import Ended, around, may_add_headers
 from mq_django.signals import message_published
 
 try:

@@ -1,25 +1,36 @@
-"""Send signals when problems of queues begin and end, if the project has receivers."""
+"""Look at all queues from time to time: send signals when problems begin and end, and note how many messages there are.
+
+Signals are sent if the project has receivers. Counters have the activity of queues by handler. The charts of the admin
+need two figures besides, once a minute: messages by state, and what consumers have done by host and version. No message
+pays for them: they are counted where messages are, and read from heartbeats.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from operator import add
 from typing import NamedTuple
 
 from django.db import close_old_connections
 from django.dispatch import Signal
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, get_config
+from mq_django.consumers.decisions import send
 from mq_django.consumers.service import Service
-from mq_django.consumers.settlements import send
 from mq_django.core import clock
+from mq_django.core.keys import HostKeys
+from mq_django.core.logs import get_logger
+from mq_django.core.project import Problem
 from mq_django.core.texts import truncate
-from mq_django.core.thresholds import Problem
-from mq_django.errors import StoreError
+from mq_django.errors import NotPermitted, StoreError
 from mq_django.inspector.problem_list import KINDS, QueueProblem, problems_among
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import STATES, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.control import ProblemNote, ProblemNotes, claim_checks, read_notes
+from mq_django.stores.counters import Worked, claim_sample, note_depths, note_work
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Transport
 
 #: Seconds between two checks of a queue.
@@ -140,3 +151,51 @@ def _note(problem: QueueProblem, before: ProblemNote | None, now_ms: int) -> Pro
 
 def _problem(queue: str, kind: Problem, note: ProblemNote) -> QueueProblem:
     return QueueProblem(queue=queue, kind=kind, sentence=note.sentence, figure=note.figure, threshold=note.threshold)
+
+
+logger = get_logger(__name__)
+
+#: Seconds between two samples.
+SAMPLE_EVERY = 60.0
+
+
+class Sampler(Service):
+    """Any number of processes may do so: one takes each sample."""
+
+    name = "sampler"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys = HostKeys(get_config().namespace)
+
+    def run_once(self) -> float:
+        """Take a sample of this minute, unless another process has."""
+        # A Redis user for some queues may not have these keys: then the charts have only what queues count.
+        with suppress(NotPermitted):
+            if claim_sample(open_transport("inspect", ""), self._keys, 0.9 * SAMPLE_EVERY):
+                views = overview(minutes=0)
+                self._note_depths(views)
+                note_work(open_transport("inspect", ""), self._keys, worked(views))
+        return SAMPLE_EVERY - clock.now() % SAMPLE_EVERY
+
+    def _note_depths(self, views: Sequence[QueueView]) -> None:
+        parts = {part.name: part for view in views for part in view.each_part if not part.error}
+        configs = [part for config in whole_configs() for part in config.each_part if part.name in parts]
+        depths = [{state: getattr(parts[config.name], state) for state in STATES} for config in configs]
+        found = note_depths([config.keys for config in configs], transports_of(configs), depths)
+        for config, error in zip(configs, found, strict=True):
+            if isinstance(error, StoreError):
+                logger.warning("Queue %s is not in this sample of the admin's metrics: %s", config.name, error)
+
+
+def worked(views: Sequence[QueueView]) -> dict[str, Worked]:
+    """Return what the live consumers of queues have done in all of these since they started."""
+    found: dict[str, Worked] = {}
+    for view in views:
+        for one in view.consumers:
+            if one.alive and one.is_process:
+                before = found.get(one.id)
+                counts = before[3:] if before else (0, 0, 0)
+                more = (one.handled, one.failed, one.took_ms or 0)
+                found[one.id] = Worked(one.host, one.release, one.since_ms, *map(add, counts, more))
+    return found

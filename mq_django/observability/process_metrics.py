@@ -14,12 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.consumers.measuring import Measurers
+from mq_django.consumers.processes import private_folder
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.health import Answer, Route
-from mq_django.consumers.supervisor.private_folder import private_folder
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Park, Retry, SetAside, StepEnd
+from mq_django.core.messages import (
+    Ack,
+    Bury,
+    Cancel,
+    Delivery,
+    Expire,
+    HandBack,
+    Outcome,
+    Park,
+    Retry,
+    SetAside,
+    StepEnd,
+)
 from mq_django.observability.prometheus_package import mmap_dict, multiprocess, prometheus_client, values
 from mq_django.registry import find
 from mq_django.stores.base import Settlement

@@ -13,10 +13,21 @@ from typing import Any
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
-from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
+from mq_django.core.messages import Ack, Bury, HandBack, Outcome, Retry
 from mq_django.core.texts import class_name
 from mq_django.errors import HandlerTimeout
-from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
+from mq_django.middleware import (
+    AsyncHandle,
+    Ended,
+    Handle,
+    Handling,
+    Publish,
+    PublishCall,
+    around,
+    around_handling,
+    around_publishing,
+    may_add_headers,
+)
 from mq_django.observability.sentry_events import (
     LOGGERS,
     Event,
@@ -29,7 +40,6 @@ from mq_django.observability.sentry_events import (
     run_of,
     sentry_sdk,
 )
-from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 __all__ = ["report_burials", "report_retries", "report_schedules", "trace_publishing"]
 

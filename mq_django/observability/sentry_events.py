@@ -38,7 +38,7 @@ __all__ = [
     "sentry_sdk",
 ]
 
-#: Tag -> the attribute of a log record about a message, see `consumers/settlements.py`.
+#: Tag -> the attribute of a log record about a message, see `consumers/decisions.py`.
 TAGS = {
     "mq.queue": "queue",
     "mq.message": "message_name",

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from mq_django.core import clock
 from mq_django.core.ids import token
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import summary_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mq_django import errors
+from mq_django.core.jsontext import whole
 from mq_django.core.logs import get_logger
-from mq_django.core.numbers import whole
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import DeliveryOptions

@@ -18,8 +18,7 @@ from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.errors import DecodeError, NotPermitted, WrongKeyType
 from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.claims import RETAINED, OutboxTables, is_partition
-from mq_django.outbox.databases import aliases_with_rows
-from mq_django.outbox.insertion import database_of, table_needed
+from mq_django.outbox.insertion import aliases_with_rows, database_of, table_needed
 from mq_django.outbox.publishing import Announce, PartitionRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
 from mq_django.stores.activity import recorded

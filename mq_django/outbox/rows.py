@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from mq_django.core import clock, numbers
-from mq_django.core.jsontext import dumps
+from mq_django.core import clock, jsontext
+from mq_django.core.jsontext import LAST_MS, dumps
 from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.numbers import LAST_MS
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import repr_of
@@ -71,7 +70,7 @@ def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
     try:
         found, text = contents_of(row.body)
         partition = whole.parts[row.part] if whole.parts else whole
-        if row.due_ms is not None and numbers.whole(row.due_ms, LAST_MS) is None:
+        if row.due_ms is not None and jsontext.whole(row.due_ms, LAST_MS) is None:
             raise ValueError(f"no time: {repr_of(row.due_ms)}")  # noqa: TRY301 - as what the body has
         known = {"id": row.message_id, "name": row.name, "key": row.key, "headers": NO_HEADERS}
         return stored_publication(partition, known | found["message"], text, {"due_ms": row.due_ms, **found["options"]})

@@ -10,8 +10,8 @@ a script. Asynchronous methods (`apublish()`) run the same code in a thread.
 
 `schedules` creates and changes schedules at run time. `workflow_steps` publishes what may start next in runs of
 workflows, and passes on how steps have ended; `workflow_run` has what code and operators do with a run.
-`result_watcher` waits for results with one subscription a process, and `stream_hub` reads streams for the readers of
-`message_streams` in the same way: both are a `watcher`.
+`watcher` waits for results with one subscription a process, and `message_streams` reads streams for all of its readers
+in the same way.
 
 Producers never read what the inspector reads, and never import a consumer.
 """

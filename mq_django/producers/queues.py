@@ -1,14 +1,14 @@
-"""Publish to queues."""
+"""Publish to queues, which are made by their names when they are first used."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from django.utils.module_loading import import_string
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.message_format import Priority
@@ -17,15 +17,51 @@ from mq_django.core.publication import Publication, publication, publications
 from mq_django.core.publish_checks import check_text, due, unknown_options
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.running_handler import Progress
-from mq_django.errors import InvalidMessage, NotSupported
+from mq_django.errors import InvalidMessage, NotSupported, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.by_name import ByName
 from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_access
 from mq_django.stores.base import QueueAccess
 from mq_django.stores.partitioned_store import PartitionedStore
 from mq_django.stores.results import read_progress_in
 from mq_django.transport.connections import open_transport
+
+Made = TypeVar("Made")
+
+
+class ByName(Mapping[str, Made]):
+    """A mapping of configured names to objects. Each is made at its first use, and again after settings change."""
+
+    def __init__(self, configured: Callable[[Config], Mapping[str, Any]], make: Callable[[Config, str], Made]) -> None:
+        self._configured, self._make = configured, make
+        self._made: tuple[Config | None, dict[str, Made]] = (None, {})
+
+    def __getitem__(self, name: str) -> Made:
+        config, (made_for, made) = get_config(), self._made
+        if made_for is not config:  # settings may change in tests
+            self._made = (config, made := {})
+        try:
+            return made[name]
+        except (KeyError, TypeError):
+            made[name] = found = self._make(config, name)
+            return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configured(get_config()))
+
+    def __len__(self) -> int:
+        return len(self._configured(get_config()))
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the queue or topic of a name, or the default. UnknownQueue is no KeyError, which Mapping expects."""
+        try:
+            return self[name]
+        except UnknownQueue:
+            return default
+
 
 # Read the progress of a message or task.
 

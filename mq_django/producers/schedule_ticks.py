@@ -6,8 +6,8 @@ from typing import Any
 
 from mq_django.conf import default_time_zone
 from mq_django.core import clock
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.message_format import moment
-from mq_django.core.numbers import LAST_MS
 from mq_django.core.schedules import NEVER, Scheduled, overridden, override_of, read_moment
 from mq_django.core.texts import line, repr_of, truncate
 from mq_django.errors import ConfigurationError, InvalidSchedule, MissingDependency, ScheduleChanged

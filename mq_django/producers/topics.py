@@ -11,12 +11,21 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core import clock
-from mq_django.core.batches import outcomes_of
 from mq_django.core.clock import Duration
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
+from mq_django.core.messages import (
+    ACK,
+    NO_HEADERS,
+    Ack,
+    Bury,
+    Delivery,
+    Message,
+    Outcome,
+    Retry,
+    Undecodable,
+    outcomes_of,
+)
 from mq_django.core.offsets import BEGINNING, END, Offset
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import unknown_options
 from mq_django.core.texts import class_name, repr_of, text_of
@@ -24,7 +33,7 @@ from mq_django.errors import ConfigurationError, UnknownGroup, UnknownHandler
 from mq_django.inbox.entries import Identity
 from mq_django.inbox.once import Once, check_repeat, is_forgotten, note_return, outcome_of_forgotten, seek
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.by_name import ByName
+from mq_django.producers.queues import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
 from mq_django.stores import open_log

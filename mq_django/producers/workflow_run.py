@@ -11,8 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.flow_graph import RunProblem, RunProblemKind, StepRecord
 from mq_django.core.ids import is_run_id, message_id_of
-from mq_django.core.jsontext import loads
-from mq_django.core.numbers import LARGEST, whole
+from mq_django.core.jsontext import LARGEST, loads, whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, MQError, UnknownQueue, UnknownRun
 from mq_django.producers.asynchronous import asynchronous

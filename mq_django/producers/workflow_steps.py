@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.ids import STEP_NAME, message_id_of
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, loads, whole
 from mq_django.core.keys import HOMES, WorkflowKeys
 from mq_django.core.logs import get_logger
-from mq_django.core.numbers import whole
 from mq_django.core.publication import Publication, publication
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, MQError, WrongKeyType

@@ -26,13 +26,12 @@ from mq_django.errors import NotSupported
 from mq_django.registry import start_of
 from mq_django.stores.base import QueueAccess, Store
 from mq_django.stores.line_store import LineStore
-from mq_django.stores.log import Log, PartitionedLog
+from mq_django.stores.log import Log, PartitionedLog, TopicStore
 from mq_django.stores.members import Members
 from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.partitioned_store import PartitionedStore, Publishes
 from mq_django.stores.rsmq_store import RsmqMembers, RsmqStore
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.sessions import Transport
 
 

@@ -17,11 +17,10 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, get_args
 
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
 from mq_django.core.keys import activity_key
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import entry_ms
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.partitions import public_name
 from mq_django.core.redaction import redact_forms
 from mq_django.core.running_handler import running

@@ -11,11 +11,10 @@ from typing import Any, Literal, get_args
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, loads, score, whole
 from mq_django.core.message_format import (
     entry_ms,
 )
-from mq_django.core.numbers import score, whole
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores import dead_letters
 from mq_django.stores.activity import Actor, attempt, record

@@ -5,12 +5,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
-from mq_django.core.breakers import Results
-from mq_django.core.holds import Counted, Hold
+from mq_django.core.breakers import Counted, Hold, Results
 from mq_django.core.keys import QueueKeys
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
-from mq_django.core.outcomes import Outcome
+from mq_django.core.messages import CancelResult, Delivery, Lookup, Outcome, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.registry import Handler
 from mq_django.transport.scripts import Command
@@ -43,7 +41,7 @@ class Settlement(NamedTuple):
 class CountedFailure(NamedTuple):
     """A failure that a breaker counts."""
 
-    #: The subject of the breaker: see `mq_django.core.holds.subject_of()`.
+    #: The subject of the breaker: see `mq_django.core.breakers.subject_of()`.
     subject: str
     #: One line.
     error: str

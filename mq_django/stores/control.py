@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import LAST_MS, dumps, loads, score, whole
 from mq_django.core.keys import QueueKeys
 from mq_django.core.limits import LimitChange, LimitName
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult
-from mq_django.core.numbers import LAST_MS, score, whole
 from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import DecodeError, StoreError
 from mq_django.transport import scripts

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core import clock
+from mq_django.core.jsontext import score_ms, whole
 from mq_django.core.keys import HostKeys, QueueKeys, TopicKeys
-from mq_django.core.messages import Delivery
-from mq_django.core.numbers import score_ms, whole
-from mq_django.core.outcomes import Ack, Bury, Expire, Retry, StepEnd
+from mq_django.core.messages import Ack, Bury, Delivery, Expire, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts

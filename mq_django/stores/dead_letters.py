@@ -11,8 +11,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.message_format import decode_entry, encode_entry, entry_ms, moment, moment_ms
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Delivery, Retry, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.retries import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.errors import DecodeError, MessageTooLarge

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import LARGEST, LAST_MS, whole
-from mq_django.core.outcomes import ENDINGS, Ending
+from mq_django.core.jsontext import LARGEST, LAST_MS, dumps, loads, whole
+from mq_django.core.messages import ENDINGS, Delivery, Ending, Message
 from mq_django.core.redaction import redact, redact_forms
 from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement

@@ -10,10 +10,9 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.jsontext import whole
 from mq_django.core.limits import Rate, key_hash
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.numbers import whole
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import Delivery, HandBack, Undecodable
 from mq_django.stores.base import NOTHING, Also, Fetched, Settlement
 from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.settling import line_receipts

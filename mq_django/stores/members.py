@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
-from mq_django.core.jsontext import dumps, loads, parser_of
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, dumps, loads, parser_of, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import dumps, score_ms, whole
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.message_format import (
     MAX_ENTRY_BYTES,
@@ -20,7 +20,6 @@ from mq_django.core.message_format import (
     message_of,
 )
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import score_ms, whole
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError
 from mq_django.stores.dead_letters import (

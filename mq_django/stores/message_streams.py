@@ -10,8 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core import offsets
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import MAX_ERROR, Chunk, Numbered, RunStream, end_text, read_chunk
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ENDINGS, Bury, Cancel
+from mq_django.core.messages import ENDINGS, Bury, Cancel, Delivery
 from mq_django.core.texts import line
 from mq_django.errors import StoreError, WrongKeyType
 from mq_django.stores.base import Settlement, StreamEntry

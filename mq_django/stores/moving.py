@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
+from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.keys import UNIQUE_PREFIX, QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, encode_body
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 from mq_django.stores import dead_letters
 from mq_django.stores.partition_transport import transport_of

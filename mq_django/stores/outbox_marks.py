@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mq_django.conf import DeliveryOptions, QueueConfig
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import QueueKeys
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult
-from mq_django.core.numbers import whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import StoreError
 from mq_django.signals import message_cancelled, send_signal

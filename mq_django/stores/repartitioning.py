@@ -15,10 +15,9 @@ from typing import Any, Literal, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, loads, whole
+from mq_django.core.jsontext import whole as whole_number
 from mq_django.core.keys import QueueKeys
-from mq_django.core.numbers import whole
-from mq_django.core.numbers import whole as whole_number
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.errors import DecodeError, QueueClosed
 from mq_django.stores.control import pause_command, resume_command

@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import LAST_MS, dumps, loads
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import LAST_MS
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, Expire, Message, Retry, StepEnd
 from mq_django.core.partitions import likely_first
 from mq_django.core.publication import Publication
 from mq_django.core.retries import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt, read_line

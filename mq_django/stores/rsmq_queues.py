@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core import rsmq_format
+from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.keys import RsmqKeys
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.texts import class_name
 from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSupplied, QueueExists, QueueNotFound
 from mq_django.stores.counters import slot

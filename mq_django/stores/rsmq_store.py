@@ -12,13 +12,23 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.breakers import Results
-from mq_django.core.holds import Counted, Hold
+from mq_django.core.breakers import Counted, Hold, Results
+from mq_django.core.jsontext import LAST_MS, score_ms, whole
 from mq_django.core.keys import QueueKeys, RsmqKeys
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
-from mq_django.core.numbers import LAST_MS, score_ms, whole
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import (
+    Ack,
+    Bury,
+    CancelResult,
+    Delivery,
+    Expire,
+    HandBack,
+    Lookup,
+    LookupState,
+    Retry,
+    SetAside,
+    Undecodable,
+)
 from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import RsmqConfig
 from mq_django.core.rsmq_format import decode, encode, sent_micros, units

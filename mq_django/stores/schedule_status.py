@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from mq_django.conf import QueueConfig, default_time_zone, get_config
-from mq_django.core.jsontext import loads
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, loads, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.core.texts import line
 from mq_django.errors import MQError, StoreError

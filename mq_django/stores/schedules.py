@@ -6,9 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, default_time_zone, get_config
-from mq_django.core.jsontext import loads
+from mq_django.core.jsontext import LAST_MS, loads, whole
 from mq_django.core.message_format import encode_body
-from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.publication import Publication
 from mq_django.core.redaction import redact_text
 from mq_django.core.schedules import Scheduled, overridden, read_definition

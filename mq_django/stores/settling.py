@@ -10,13 +10,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.holds import hold_score
+from mq_django.core.breakers import hold_score
 from mq_django.core.keys import GroupKeys, QueueKeys, key_name
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import CHARGED, alone_of, encode_body
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
+from mq_django.core.messages import (
+    Ack,
+    Bury,
+    Cancel,
+    Delivery,
+    Expire,
+    HandBack,
+    Park,
+    Retry,
+    SetAside,
+    StepEnd,
+    Undecodable,
+)
 from mq_django.core.retries import attempts_since
 from mq_django.core.texts import line
 from mq_django.errors import ConnectionLost, ServerBusy, StoreError

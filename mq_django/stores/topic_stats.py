@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import TopicConfig
 from mq_django.core import clock
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
-from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
 from mq_django.core.partitions import public_name
 from mq_django.errors import StoreError

@@ -6,12 +6,11 @@ from itertools import chain
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.breakers import Results
-from mq_django.core.holds import MAX_HOLDS, Counted, Hold, read_holds
+from mq_django.core.breakers import MAX_HOLDS, Counted, Hold, Results, read_holds
+from mq_django.core.jsontext import score_ms
 from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import decode_body, encode_body, message_of
 from mq_django.core.messages import CancelResult, Lookup, LookupState, Message
-from mq_django.core.numbers import score_ms
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.signals import message_cancelled

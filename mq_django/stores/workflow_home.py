@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from mq_django.core.flow_graph import RunProblem, StepRecord
 from mq_django.core.ids import StepId, is_run_id, read_step_id
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import QueueKeys, WorkflowKeys
-from mq_django.core.numbers import whole
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise

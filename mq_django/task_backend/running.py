@@ -20,8 +20,7 @@ from mq_django.core.handler_options import database_of
 from mq_django.core.ids import STEP_NAME, StepId, read_step_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry, StepEnd, refuse_unfinished
+from mq_django.core.messages import ACK, Ack, Bury, Cancel, Expire, Message, Outcome, Retry, StepEnd, refuse_unfinished
 from mq_django.core.running_handler import RunningStep, running_step
 from mq_django.core.texts import summary_of, traceback_of
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge, MissingValue

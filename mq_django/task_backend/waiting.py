@@ -17,9 +17,8 @@ from mq_django.core.partitions import number_in_id
 from mq_django.core.texts import class_name, line, repr_of, text_of
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
 from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
-from mq_django.producers.result_watcher import Ended, ResultWatcher, watchers
 from mq_django.producers.sinks import awaiting_commit
-from mq_django.producers.watcher import checked_timeout
+from mq_django.producers.watcher import Ended, ResultWatcher, checked_timeout, watchers
 from mq_django.stores.results import Result, part_with
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends

@@ -23,9 +23,9 @@ _PUBLIC = {
     "MQ": "mq_django.testing.kit",
     "MQTestMixin": "mq_django.testing.kit",
     "PrivateServer": "mq_django.transport.private_server",
-    "delivery": "mq_django.testing.factories",
+    "delivery": "mq_django.testing.published",
     "including": "mq_django.testing.published",
-    "message": "mq_django.testing.factories",
+    "message": "mq_django.testing.published",
 }
 
 __all__ = ["MQ", "MQTestMixin", "PrivateServer", "delivery", "including", "message"]

@@ -16,8 +16,7 @@ from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
 from mq_django.consumers.worker.call_path import WorkItem
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import Outcome
+from mq_django.core.messages import Delivery, Message, Outcome, Undecodable
 from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import refuse_event_loop

@@ -17,13 +17,12 @@ from django.db.models import AutoField, Field, Model
 from mq_django.conf import QueueConfig
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.limits import Limit
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import Bury, Cancel, Expire, SetAside
+from mq_django.core.messages import Bury, Cancel, Expire, Message, SetAside
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import refuse_event_loop
-from mq_django.testing.factories import FunctionMessage, message_for
 from mq_django.testing.faults import AFTER_EFFECT, BEFORE_HANDLER, BEFORE_ON_COMMIT, FatalRun, SingleRun
+from mq_django.testing.published import FunctionMessage, message_for
 from mq_django.testing.recording import Recorder
 from mq_django.testing.runs import Handled, ensure_groups
 from mq_django.testing.test_state import delete_all, without_keys

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.by_server import by_server, connection_of
+from mq_django.consumers.service import by_server, connection_of
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core import clock
 from mq_django.core.clock import Duration, read_duration
@@ -20,7 +20,7 @@ from mq_django.testing import runs
 from mq_django.testing.looking import delayed
 from mq_django.testing.recording import run_supervised
 from mq_django.testing.runs import BATCH, LIMIT, Handled, configs_of, mostly, run_into
-from mq_django.transport import test_clock
+from mq_django.transport import test_server
 from mq_django.transport.connections import open_transport
 from mq_django.transport.test_server import control_client
 
@@ -159,7 +159,7 @@ def travel_to(moment: datetime) -> None:
         raise TestKitError(f"travel_to() takes a datetime, not {repr_of(moment)}")
     _, due_ms = due(None, moment)
     assert due_ms is not None
-    _move(due_ms - test_clock.now_ms(control_client()), "travel_to()")
+    _move(due_ms - test_server.now_ms(control_client()), "travel_to()")
 
 
 def move_to(due_ms: int, *, schedules: bool) -> None:
@@ -169,13 +169,13 @@ def move_to(due_ms: int, *, schedules: bool) -> None:
         due_ms: in milliseconds since 1970.
         schedules: whether those fire that are due then.
     """
-    _move(max(0, due_ms - test_clock.now_ms(control_client())), "", schedules=schedules)
+    _move(max(0, due_ms - test_server.now_ms(control_client())), "", schedules=schedules)
 
 
 def reset() -> None:
     """Set the time back to that of the machine."""
-    if test_clock.is_moved():
-        test_clock.reset(control_client())
+    if test_server.is_moved():
+        test_server.reset(control_client())
 
 
 def _move(by_ms: int, what: str, *, schedules: bool = True) -> None:
@@ -185,7 +185,7 @@ def _move(by_ms: int, what: str, *, schedules: bool = True) -> None:
         if schedules:
             # A schedule begins when it is first seen.
             fire_due_schedules()
-        test_clock.move(control_client(), by_ms)
+        test_server.move(control_client(), by_ms)
         if schedules:
             fire_due_schedules()
         run_supervised()

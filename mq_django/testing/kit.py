@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Self
 
 from mq_django.core import partitions
-from mq_django.core.holds import Hold
+from mq_django.core.breakers import Hold
 from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.testing import factories, faults, idempotence, idle, looking, runs, test_state, transactions
+from mq_django.testing import faults, idempotence, idle, looking, published, runs, test_state, transactions
 from mq_django.testing.looking import DeadLetter, Queued
 from mq_django.testing.published import Published
 from mq_django.testing.recording import Recorder
@@ -169,8 +169,8 @@ class MQ(Recorder):
     atravel_to = staticmethod(asynchronous(idle.travel_to))
 
     # Without Redis.
-    message = staticmethod(factories.message)
-    delivery = staticmethod(factories.delivery)
+    message = staticmethod(published.message)
+    delivery = staticmethod(published.delivery)
     redis_down = staticmethod(test_server.unreachable)
 
     # Crashes.

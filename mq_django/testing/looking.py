@@ -10,13 +10,13 @@ from django.utils.module_loading import import_string
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.breakers import Hold
 from mq_django.core.filters import Filterable
-from mq_django.core.holds import Hold
+from mq_django.core.jsontext import whole
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.message_format import entry_ms
 from mq_django.core.message_streams import Chunk
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
 from mq_django.errors import NotSupported, TestKitError

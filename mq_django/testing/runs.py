@@ -17,8 +17,8 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import SERVER_ERRORS
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.breakers import Cancels
 from mq_django.consumers.worker.call_path import Slot, WorkItem
-from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
@@ -28,8 +28,7 @@ from mq_django.core import running_handler
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import HandBack, Outcome, SetAside
+from mq_django.core.messages import Delivery, HandBack, Message, Outcome, SetAside, Undecodable
 from mq_django.core.texts import listing, repr_of
 from mq_django.errors import EndlessRun, StoreError, TestKitError, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous, refuse_event_loop

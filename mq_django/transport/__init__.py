@@ -10,8 +10,8 @@ connection (`sessions.Session`), a pool (`sessions.Pooled`) or a Redis Cluster (
 several scripts share is in `lua/parts/` and is included when a script is loaded.
 
 `failures` translates the errors of redis-py into errors of `mq_django.errors`, with advice for connecting.
-`embedded` starts one server for all processes of a project; `test_server` starts one for a test run, and `test_mode`
-decides whether it is used.
+`private_server` starts servers: also the embedded one, which all processes of a project share. `test_server` starts one
+for a test run, and `test_mode` decides whether it is used.
 
 No command here is repeated after an error, because it may have been executed: its sender decides. Nothing waits
 for Redis without a timeout.

@@ -24,7 +24,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError
-from mq_django.transport import embedded
+from mq_django.transport import private_server
 from mq_django.transport.cluster_topology import Cluster, read_cluster_url
 from mq_django.transport.sentinel_urls import TOPOLOGY_OPTIONS, MasterFinder, SentinelURL, master_pool
 
@@ -69,7 +69,7 @@ def make_pool(config: Config, ours: Mapping[str, Any], connection: str = "") -> 
     """
     name, setting = connection or config.connection, config.where_is(connection)
     if name == EMBEDDED:
-        return embedded.connection_pool(config.embedded_directory, **ours)
+        return private_server.embedded_pool(config.embedded_directory, **ours)
     if not name.startswith(URL_SCHEMES):
         return _alias_pool(name, setting, ours)
     return pool_of_url(name, setting, ours)

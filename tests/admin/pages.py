@@ -9,8 +9,8 @@ from django.test import Client
 
 from mq_django import topics
 from mq_django.admin.message_lists import OF_CHOSEN
-from mq_django.core.holds import hold_score
-from mq_django.core.outcomes import Bury
+from mq_django.core.breakers import hold_score
+from mq_django.core.messages import Bury
 from mq_django.inspector import actions, holds
 from mq_django.inspector import topics as inspected
 from mq_django.stores.background_jobs import ACTIONS

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.keys import HostKeys
 from mq_django.inspector import actions
-from mq_django.observability.sampling import Sampler
+from mq_django.observability.problem_watch import Sampler
 from mq_django.stores.activity import acting
 from mq_django.stores.counters import Slots
 from mq_django.transport.connections import open_transport

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, PLACES, world
 from tests.seeding import beat, bury, bury_many, dead_entry, publish, settle, take, tally

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mq_django import signals
-from mq_django.consumers.worker.isolation import BATCH, Isolation
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import Ack, Bury, Retry
+from mq_django.consumers.worker.dispatcher import BATCH, Isolation
+from mq_django.core.messages import Ack, Bury, Delivery, Message, Retry
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import LineStore
+from mq_django.stores.log import TopicStore
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.topic_store import TopicStore
 from tests.chaos.history import History
 from tests.chaos.places import label
 

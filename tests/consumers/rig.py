@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mq_django.conf import get_config
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.call_path import WorkItem
@@ -16,7 +17,6 @@ from mq_django.consumers.worker.fetchers import Demand, Fetcher, QueueReader
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.settler import Settler, SettleService
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core.messages import Delivery, Message
 from mq_django.registry import Handler
 from mq_django.stores import open_store

@@ -49,7 +49,6 @@ MOST_DESCRIPTORS = 16
 MODULES = (
     "mq_django.apps",
     "mq_django.management.commands.runconsumer",
-    "mq_django.outbox.databases",
     "mq_django.producers.resume",
     "django.contrib.contenttypes.management",
     "django.core.cache.backends.locmem",

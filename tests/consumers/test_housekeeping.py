@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import SetAside
+from mq_django.core.messages import SetAside
 from mq_django.producers import queues, topics
 from mq_django.stores import open_members
 from mq_django.stores.base import Settlement

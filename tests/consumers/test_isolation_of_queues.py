@@ -15,25 +15,22 @@ import pytest
 import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, Running, SharedState
+from mq_django.consumers.supervisor.chores import HistoryTrimmer, JobRunner, Trimmer, WorkflowService
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
-from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
-from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
-from mq_django.consumers.supervisor.workflow_service import WorkflowService
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.breakers import Cancels
 from mq_django.consumers.worker.consumer import Consumer, StepService, slots
-from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
+from mq_django.consumers.worker.dispatcher import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.main import OrphanHeartbeat
-from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks, StreamSender
+from mq_django.consumers.worker.progress import Canceller, ProgressReporter, Releaser, RunningTasks, StreamSender
 from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.consumers.worker.settler import SettleService
-from mq_django.consumers.worker.slots import Grace
-from mq_django.consumers.worker.timekeeper import Canceller, Releaser
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import ConnectionLost, WrongKeyType

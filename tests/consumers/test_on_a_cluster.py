@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.by_server import by_server
+from mq_django.consumers.service import by_server
 from mq_django.errors import QueueFull
 from mq_django.producers import queues
 from mq_django.transport.connections import node_of

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from mq_django import queues
-from mq_django.core.outcomes import ACK, HandBack
+from mq_django.core.messages import ACK, HandBack
 from mq_django.inspector.message_lists import messages
 from mq_django.inspector.readers import open_reader
 from mq_django.stores import open_store

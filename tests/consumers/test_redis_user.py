@@ -7,18 +7,18 @@ from django.db import transaction
 
 from mq_django import handler, queues, subscriber, topics
 from mq_django.conf import get_config
-from mq_django.consumers.by_server import by_server
+from mq_django.consumers.processes import Grace
+from mq_django.consumers.service import by_server
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor import preflight
+from mq_django.consumers.supervisor.chores import WorkflowService
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.reclaimer import Evidence
 from mq_django.consumers.supervisor.services import Listener, ServerServices
 from mq_django.consumers.supervisor.supervisor import make_trimmers
-from mq_django.consumers.supervisor.worker_states import WorkerStates
-from mq_django.consumers.supervisor.workflow_service import WorkflowService
+from mq_django.consumers.supervisor.worker_set import WorkerStates
 from mq_django.consumers.worker.consumer import Consumer, slots
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Retry
 from mq_django.inspector import jobs
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.observability.queue_metrics import measure

@@ -7,7 +7,7 @@ import pytest
 
 from mq_django import get_result, queues, wait_result
 from mq_django.inspector import actions
-from mq_django.producers import result_watcher
+from mq_django.producers import watcher
 from mq_django.transport.connections import get_client
 from tests.consumers.long_tasks.tasks import await_for, fail_first, wait_for
 from tests.waiting import wait_until
@@ -62,7 +62,7 @@ def test_tasks_are_running_after_a_while_and_end(trees, go):
 
 
 def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
-    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 3600.0)
     trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     with ThreadPoolExecutor(1) as pool:
@@ -73,7 +73,7 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
         assert not waiting.done()
         go.touch()
         assert waiting.result(60).return_value == str(go)
-    result_watcher.watchers.forget_all()
+    watcher.watchers.forget_all()
 
 
 def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):

@@ -8,10 +8,9 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.decisions import settle_for
 from mq_django.consumers.worker.settler import Settler
-from mq_django.core.messages import Undecodable
-from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, Cancel, HandBack, Retry, Undecodable
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mq_django.core.batches import outcomes_of, worst_of
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Retry, outcomes_of, worst_of
 from mq_django.errors import InvalidOutcomes
 
 

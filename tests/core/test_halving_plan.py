@@ -2,7 +2,7 @@
 
 import math
 
-from mq_django.core.batches import BatchBisection
+from mq_django.core.messages import BatchBisection
 
 
 def carried_out(items, fails, *, may_be_common=True):

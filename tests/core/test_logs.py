@@ -5,8 +5,7 @@ import logging
 import subprocess
 import sys
 
-from mq_django.consumers.log_formats import JsonFormatter, TextFormatter
-from mq_django.core.logs import LONGEST, get_logger
+from mq_django.core.logs import LONGEST, JsonFormatter, TextFormatter, get_logger
 from mq_django.core.texts import MAX_TRACEBACK
 
 logger = get_logger("mq_django.tests")
@@ -81,7 +80,7 @@ import django
 from django.conf import settings
 settings.configure(DEBUG=True)
 django.setup()
-from mq_django.consumers.log_formats import configure_logs
+from mq_django.core.logs import configure_logs
 configure_logs("json", verbosity=1)
 for name in ("django.tasks", "mq_django.consumers", "shop"):
     logging.getLogger(name).warning("from %s", name)

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import LAST_MS, dumps
 from mq_django.core.message_format import (
     CHARGED,
     MAX_ENTRY_BYTES,
@@ -15,7 +15,6 @@ from mq_django.core.message_format import (
     moment,
 )
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.numbers import LAST_MS
 
 ENTRY = b"1700000000000-0"
 

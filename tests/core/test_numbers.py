@@ -1,6 +1,6 @@
 import math
 
-from mq_django.core.numbers import LARGEST, LAST_MS, score, score_ms, whole
+from mq_django.core.jsontext import LARGEST, LAST_MS, score, score_ms, whole
 
 NONSENSE = [
     *(None, b"", b"-1", b"+1", b" 1", b"1_0", b"1.0", b"inf", b"nan", b"\xff", b"0x1", "²", "\u0663"),

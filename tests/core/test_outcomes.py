@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django import Bury, Retry
-from mq_django.core.outcomes import outcome_of
+from mq_django.core.messages import outcome_of
 from mq_django.errors import ConfigurationError
 
 

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from mq_django.core import offsets
 from mq_django.core.clock import aware, read_duration
-from mq_django.core.numbers import LAST_MS
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.publish_checks import due, expiry
 from mq_django.errors import InvalidMessage, InvalidOffset
 from mq_django.task_backend.compat import InvalidTask

@@ -5,7 +5,7 @@ from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.test.testcases import LiveServerThread
 
 from mq_django import views
-from mq_django.producers.stream_hub import hubs
+from mq_django.producers.message_streams import hubs
 from tests.e2e.conftest import playwright
 from tests.e2e.streams import box
 from tests.producers.test_message_streams import QUEUES, Writer

@@ -11,8 +11,7 @@ from django.db import connections, transaction
 
 from mq_django.conf import get_config
 from mq_django.consumers.worker.once_call import OnceCall
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, CANCEL, Retry
+from mq_django.core.messages import ACK, CANCEL, Delivery, Message, Retry
 from mq_django.core.running_handler import interruptible, is_cancelled, uninterrupted
 from mq_django.registry import Handler
 from tests.inbox.conftest import on_each_database

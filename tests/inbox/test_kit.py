@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
 from mq_django import exactly_once, handler, queues, resumable
-from mq_django.core.outcomes import ACK, Retry
+from mq_django.core.messages import ACK, Retry
 from mq_django.models import InboxMessage
 from mq_django.testing import faults
 from mq_django.testing.idempotence import assert_idempotent

@@ -10,8 +10,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import LAST_LOOKS, NOT_INTERRUPTED, RAN_AT_DEATH, Evidence, settlement
 from mq_django.consumers.shared_state import FAILED, Receipt
 from mq_django.consumers.worker import once_call
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, Delivery, HandBack, Message, Retry
 from mq_django.core.retries import READY, Attempt, with_attempt
 from mq_django.inbox import once
 from mq_django.registry import Handler

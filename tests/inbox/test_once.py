@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError, connections, transaction
 
 from mq_django.core.handler_options import current_database
-from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry, StepEnd
 from mq_django.inbox import once
 from mq_django.models import InboxMessage
 from tests.inbox.conftest import on_each_database

@@ -7,8 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connections, transaction
 
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, Delivery, HandBack, Message, Retry
 from mq_django.inbox import entries, once
 from mq_django.inbox.entries import Entries, Identity, Taken
 from tests.inbox.conftest import on_each_database

@@ -4,7 +4,7 @@ import pytest
 from django.db import transaction
 
 from mq_django import exactly_once, handler, queues
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Retry
 from mq_django.models import OutboxMessage
 from tests.inbox.conftest import ALIAS
 from tests.testapp.tasks import note

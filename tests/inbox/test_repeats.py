@@ -9,8 +9,7 @@ from mq_django import Ack, Bury, exactly_once, handler, queues, subscriber, topi
 from mq_django.conf import get_config
 from mq_django.consumers.worker.databases import databases_within
 from mq_django.core import clock
-from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK, Message
 from mq_django.core.retries import READY, Attempt, with_attempt
 from mq_django.errors import ConfigurationError, InvalidOffset, UnknownGroup
 from mq_django.inbox.entries import Identity

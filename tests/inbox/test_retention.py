@@ -4,8 +4,8 @@ import pytest
 
 from mq_django import exactly_once, handler
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import trimmers
-from mq_django.consumers.supervisor.trimmers import INBOX_INTERVAL, SOON, InboxTrimmer, inbox_trimmers
+from mq_django.consumers.supervisor import chores
+from mq_django.consumers.supervisor.chores import INBOX_INTERVAL, SOON, InboxTrimmer, inbox_trimmers
 from mq_django.core import clock
 from mq_django.inbox import once
 from mq_django.models import InboxMessage
@@ -37,7 +37,7 @@ def test_rows_that_are_older_are_deleted(mq_settings, add, rows, using):
 @on_each_database
 def test_many_are_deleted_in_batches(mq_settings, add, rows, using, monkeypatch):
     monkeypatch.setattr(once, "BATCH", 3)
-    monkeypatch.setattr(trimmers, "INBOX_TRIMS", 2)
+    monkeypatch.setattr(chores, "INBOX_TRIMS", 2)
     add(days=31, count=8)
     add(days=1)
     trimmer = InboxTrimmer([using])

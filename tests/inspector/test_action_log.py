@@ -12,26 +12,15 @@ from django.core.management import call_command
 
 from mq_django import every, inspect, inspector, registry, schedules, topics
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.core.running_handler import running
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConnectionLost, InvalidFilter
-from mq_django.inspector import (
-    action_log,
-    actions,
-    dead_letters,
-    holds,
-    jobs,
-    key_lines,
-    limits,
-    moves,
-    outbox_views,
-    plans,
-)
+from mq_django.inspector import action_log, actions, dead_letters, holds, jobs, key_lines, outbox_views, plans
 from mq_django.inspector import topics as inspected
-from mq_django.management import message_verbs, repartition_verb, workflow_verbs
+from mq_django.management import capacity_verbs, message_verbs, workflow_verbs
 from mq_django.outbox import relay
 from mq_django.outbox.claims import RETAINED
 from mq_django.producers import workflow_run
@@ -155,8 +144,8 @@ OPERATIONS = {
     actions.resume_these: (paused, lambda _: actions.resume_these(["emails"]), "resume"),
     holds.hold: (None, lambda _: inspect.hold("emails", name="welcome"), "hold"),
     holds.open_breaker: (None, lambda _: inspect.open_breaker("emails"), "open breaker"),
-    limits.set_limits: (None, lambda _: inspect.set_limits("lines", rate="2/s"), "change limits"),
-    limits.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "change limits"),
+    holds.set_limits: (None, lambda _: inspect.set_limits("lines", rate="2/s"), "change limits"),
+    holds.reset_limits: (with_a_limit, lambda _: inspect.reset_limits("lines"), "change limits"),
     holds.end_hold: (held, lambda _: inspect.end_hold("emails", name="welcome"), "end hold"),
     dead_letters.redrive: (lambda: bury("emails"), lambda _: dead_letters.redrive("emails", [dead()]), "redrive"),
     dead_letters.redrive_messages: (lambda: bury("emails"), lambda one: inspect.redrive("emails", [one]), "redrive"),
@@ -169,8 +158,8 @@ OPERATIONS = {
         "resubmit",
     ),
     dead_letters.move: (lambda: bury("emails"), lambda _: dead_letters.move("emails", "default", [dead()]), "move"),
-    moves.move: (waiting, lambda one: moves.move("emails", "delayed", "default", [one]), "move"),
-    moves.move_messages: (waiting, lambda one: moves.move_messages("emails", "default", [one]), "move"),
+    jobs.move: (waiting, lambda one: jobs.move("emails", "delayed", "default", [one]), "move"),
+    jobs.move_messages: (waiting, lambda one: jobs.move_messages("emails", "default", [one]), "move"),
     dead_letters.move_messages: (lambda: bury("emails"), lambda one: inspect.move("emails", "default", [one]), "move"),
     jobs.begin: (lambda: bury("emails"), lambda _: inspect.start_job("emails", "redrive", who="ann"), "redrive"),
     jobs.cancel: (begun, lambda _: inspect.cancel_job("emails", "ready"), "cancel job"),
@@ -227,7 +216,7 @@ OPERATIONS = {
 }
 
 #: They need a queue that changes its partitions, and a run that was damaged.
-ELSEWHERE = {repartition_verb._run, workflow_verbs._repair}
+ELSEWHERE = {capacity_verbs._run, workflow_verbs._repair}
 
 #: The first words of what only reads.
 READS = {"Return", "Yield", "Count", "Tell", "Find", "Check", "Refuse", "Search", "Look"}

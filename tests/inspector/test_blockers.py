@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions, message_lists
 from mq_django.inspector.explain import cause_of

@@ -3,9 +3,9 @@
 import pytest
 
 from mq_django import topics
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import Bury, SetAside
+from mq_django.core.messages import Bury, SetAside
 from mq_django.inspector import jobs
 from mq_django.inspector.message_lists import in_log, messages
 from mq_django.stores.background_jobs import IDLE

@@ -9,7 +9,7 @@ import pytest
 from mq_django import inspect, inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import ACK, Park
+from mq_django.core.messages import ACK, Park
 from mq_django.inspector import actions, explain, message_lists
 from mq_django.inspector.explain import cause_of
 from mq_django.stores.base import Settlement

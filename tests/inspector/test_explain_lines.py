@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspector
-from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Retry, SetAside
 from mq_django.inspector import explain
 from mq_django.inspector.explain import Cause, why
 from mq_django.inspector.key_lines import LineHead

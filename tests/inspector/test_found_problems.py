@@ -8,8 +8,8 @@ from django.utils.translation import override
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Bury, Retry
-from mq_django.core.thresholds import Problem
+from mq_django.core.messages import ACK, Bury, Retry
+from mq_django.core.project import Problem
 from mq_django.errors import ConfigurationError, StoreError
 from mq_django.inspector import Thresholds, actions
 from mq_django.inspector.problem_sentences import sentence

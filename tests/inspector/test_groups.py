@@ -1,7 +1,7 @@
 import pytest
 
 from mq_django import inspector, topics
-from mq_django.core.outcomes import ACK, Bury
+from mq_django.core.messages import ACK, Bury
 from mq_django.stores.base import Settlement
 from tests.seeding import opened
 

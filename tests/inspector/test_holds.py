@@ -5,9 +5,8 @@ import pytest
 from mq_django import Retry, RetryPolicy, handler, inspector, queues, subscriber, topics
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.holds import MAX_HOLDS
-from mq_django.core.messages import LookupState
-from mq_django.core.outcomes import Ack, Park
+from mq_django.core.breakers import MAX_HOLDS
+from mq_django.core.messages import Ack, LookupState, Park
 from mq_django.errors import InvalidFilter, NotSupported, QueueFull
 from mq_django.inspector.holds import end_hold, hold, holds, open_breaker
 from mq_django.inspector.queues import quick_stats

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters, jobs

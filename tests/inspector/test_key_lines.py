@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.clock import now_ms
 from mq_django.core.limits import key_hash
-from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Retry, SetAside
 from mq_django.inspector.key_lines import MAX_LISTED, skip
 from mq_django.stores.base import Settlement
 from tests import seeding

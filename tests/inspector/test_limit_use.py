@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.inspector.plans import limit_uses
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

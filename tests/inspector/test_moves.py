@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
-from mq_django.inspector import dead_letters, jobs, message_lists, moves
+from mq_django.inspector import dead_letters, jobs, message_lists
 from mq_django.stores.moving import Mover
 from tests.seeding import bury, bury_garbage, bury_many, publish
 
@@ -90,7 +90,7 @@ def test_messages_whose_dead_letters_are_longer_than_they_are_move_together(monk
     monkeypatch.setattr("mq_django.stores.moving.STEP_BYTES", 20 * 50 + 1)
     refs = [view.ref for view in message_lists.messages("emails", "ready", limit=50).rows]
 
-    outcome = moves.move("emails", "ready", "default", refs)
+    outcome = jobs.move("emails", "ready", "default", refs)
 
     assert (outcome.done, outcome.missing, outcome.refused, outcome.error) == (40, 0, 0, None)
     assert counts() == (0, 40)

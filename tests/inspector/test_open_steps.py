@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Retry
+from mq_django.core.messages import Retry
 from mq_django.inspector import actions, open_steps, workflow_runs
 from mq_django.inspector.open_steps import explain_steps
 from mq_django.stores.base import Settlement

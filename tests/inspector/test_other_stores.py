@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from mq_django import inspector, queues, topics
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import message_lists
 from mq_django.inspector.dead_letters import resubmit
 from mq_django.rsmq import RSMQ

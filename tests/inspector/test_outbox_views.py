@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from mq_django import inspector
-from mq_django.core.thresholds import Thresholds
+from mq_django.core.project import Thresholds
 from mq_django.inspector.outbox_views import outboxes
 from tests.outbox_rows import lose_tables, outbox_row, set_aside_row
 

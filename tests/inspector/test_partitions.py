@@ -4,9 +4,9 @@ import pytest
 
 from mq_django import inspector, subscriber
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.core.partitions import partition_of
 from mq_django.errors import NotSupported
 from mq_django.inspector import actions, dead_letters, jobs, message_lists, plans

@@ -7,7 +7,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.inspector.queue_view import NONE, WINDOW, Pause, QueueView
 from mq_django.producers import queues

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import Bury, Retry, StepEnd
+from mq_django.core.messages import Bury, Retry, StepEnd
 from mq_django.inspector import workflow_runs
 from mq_django.inspector.run_check import check_runs
 from mq_django.producers.workflow_run import repair

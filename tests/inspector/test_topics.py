@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import registry, topics
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.errors import InvalidOffset
 from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected

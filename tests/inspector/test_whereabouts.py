@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import topics
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Bury, Expire
+from mq_django.core.messages import ACK, Bury, Expire
 from mq_django.inspector import dead_letters, message_lists
 from mq_django.inspector import stream_reader as scanning
 from mq_django.inspector.message_lists import find_everywhere

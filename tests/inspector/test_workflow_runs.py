@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.messages import Bury, StepEnd
 from mq_django.inspector import workflow_runs
 from tests.seeding import end_steps, start_run
 

@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from mq_django.management.argument_types import address, count, period
+from mq_django.management.verb_types import address, count, period
 
 
 def answer(read, text):

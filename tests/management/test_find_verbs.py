@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury, Expire
+from mq_django.core.messages import Bury, Expire
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.conf import get_config
-from mq_django.consumers.machine import Machine, here, started
+from mq_django.consumers.processes import Machine, here, started
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.management import process_verbs
 from mq_django.stores.members import Members

@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.inspector.doctor.report import CODES
-from mq_django.management import help_verb
+from mq_django.management import verbs
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_page_and_a_section_are_named_as_in_a_link_to_it(helped, name, title):
 def test_a_comment_in_a_box_is_no_section(helped, tmp_path, monkeypatch):
     page = "# Page\n\n```sh\n# not a title\n```\n\nThe end.\n"
     (tmp_path / "page.md").write_text(page, encoding="utf-8")
-    monkeypatch.setattr(help_verb, "FOLDERS", (tmp_path / "absent", tmp_path))
+    monkeypatch.setattr(verbs, "FOLDERS", (tmp_path / "absent", tmp_path))
     assert helped("page") == page
 
 

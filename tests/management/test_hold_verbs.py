@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspect, queues
-from mq_django.core.holds import MAX_HOLDS
+from mq_django.core.breakers import MAX_HOLDS
 from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import beat, publish
 

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.inspector import jobs
 from mq_django.management import job_verbs
 from mq_django.stores.background_jobs import IDLE

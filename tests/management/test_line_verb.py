@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django.core.limits import key_hash
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Retry
 from mq_django.inspector import dead_letters, key_lines
 from mq_django.stores.base import Settlement
 from tests.inspector.test_key_lines import fill, opened, take

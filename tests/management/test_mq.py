@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.core.partitions import partition_of
 from tests.management.test_mq import find_one, mq, mq_json, refusal
 from tests.seeding import beat, publish, settle, take

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django.conf import get_config
-from mq_django.core.numbers import LAST_MS
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
 from mq_django.inspector import processes
 from mq_django.management import process_verbs

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from mq_django.core.thresholds import Thresholds
+from mq_django.core.project import Thresholds
 from mq_django.inspector import actions, problems
 from mq_django.management.commands.mq import Command
 from mq_django.management.queue_verbs import PROBLEMS

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from mq_django import inspect
 from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.messages import Bury, StepEnd
 from mq_django.inspector import workflow_runs
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import end_steps, start_run, take

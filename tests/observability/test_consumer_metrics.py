@@ -2,8 +2,7 @@
 
 import pytest
 
-from mq_django.core.messages import Undecodable
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Expire, HandBack, Retry, SetAside, Undecodable
 from mq_django.producers import queues
 from mq_django.registry import ANY, Handler, register
 from mq_django.stores.base import Settlement

@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.test import AsyncRequestFactory, RequestFactory
 
 from mq_django import RetryPolicy, handler, queues
-from mq_django.consumers.log_formats import JsonFormatter
+from mq_django.core.logs import JsonFormatter
 from mq_django.observability.correlation import (
     CorrelationIdFilter,
     correlate_requests,

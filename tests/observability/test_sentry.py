@@ -11,9 +11,9 @@ from django.utils.decorators import sync_and_async_middleware
 from mq_django import Bury, Retry, RetryPolicy, handler, queues, registry, subscriber, topics
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain

@@ -7,9 +7,9 @@ import pytest
 
 from mq_django import RetryPolicy, handler, queues
 from mq_django.conf import get_config
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core.schedules import Cron, Scheduled, every
 from mq_django.stores import open_store
 from mq_django.stores.schedules import Firing, Schedules, scheduled

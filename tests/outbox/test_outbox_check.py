@@ -4,7 +4,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from mq_django.outbox.databases import check_outbox, check_outbox_tables
+from mq_django.outbox.insertion import check_outbox, check_outbox_tables
 from tests.databases.fixtures import known
 
 
@@ -32,7 +32,7 @@ def test_without_an_outbox_there_is_nothing_to_check(mq_settings):
 
 
 def test_a_database_that_is_not_named_is_not_reached(router, monkeypatch):
-    monkeypatch.setattr("mq_django.outbox.databases.has_table", None)
+    monkeypatch.setattr("mq_django.outbox.insertion.has_table", None)
     assert check_outbox() == check_outbox_tables(databases=None) == check_outbox_tables(databases=["other"]) == []
 
 

@@ -9,7 +9,7 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor import outbox_service
 from mq_django.consumers.supervisor.outbox_service import OutboxService, outbox_services
-from mq_django.outbox import databases
+from mq_django.outbox import insertion
 from mq_django.signals import message_published
 from tests.hearing import hears
 from tests.outbox.relays import publish, ready, rows
@@ -187,9 +187,9 @@ def test_databases_that_cannot_be_used_concern_only_those_who_use_an_outbox(monk
     def fail(alias):
         raise RuntimeError("no database")
 
-    monkeypatch.setattr(databases, "has_table", fail)
+    monkeypatch.setattr(insertion, "has_table", fail)
     caplog.set_level("INFO", "mq_django")
-    assert databases.outbox_aliases(is_used=False) == []
+    assert insertion.outbox_aliases(is_used=False) == []
     assert {record.levelname for record in caplog.records} == {"INFO"}
     with pytest.raises(RuntimeError):
-        databases.outbox_aliases()
+        insertion.outbox_aliases()

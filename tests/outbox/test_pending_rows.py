@@ -11,7 +11,7 @@ from mq_django import CancelResult, LookupState, await_result, get_result, queue
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox, WaitTimeout
 from mq_django.inspector import outbox_views
-from mq_django.outbox import databases
+from mq_django.outbox import insertion
 from mq_django.outbox.claims import OutboxTables
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
@@ -215,11 +215,11 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
 
 
 def test_databases_with_the_table_are_looked_for_once(sqlite, monkeypatch):
-    monkeypatch.setattr(databases, "_known", set())
-    monkeypatch.setattr(databases, "connections", {sqlite: connections[sqlite]})
-    assert databases.aliases_with_rows() == [sqlite]
-    monkeypatch.setattr(databases, "has_table", None)
-    assert databases.aliases_with_rows() == [sqlite]
+    monkeypatch.setattr(insertion, "_known", set())
+    monkeypatch.setattr(insertion, "connections", {sqlite: connections[sqlite]})
+    assert insertion.aliases_with_rows() == [sqlite]
+    monkeypatch.setattr(insertion, "has_table", None)
+    assert insertion.aliases_with_rows() == [sqlite]
 
 
 def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):

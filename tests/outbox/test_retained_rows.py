@@ -6,8 +6,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import CancelResult
-from mq_django.core.outcomes import ACK, Bury, Expire, Retry
+from mq_django.core.messages import ACK, Bury, CancelResult, Expire, Retry
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import resubmit
 from mq_django.outbox.claims import RETAINED

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letters import open_dead_letters

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from mq_django import LookupState, queues, topics
-from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.decisions import settle_for
 from mq_django.core.keys import KINDS, QueueKeys, TopicKeys
-from mq_django.core.outcomes import ACK, Ack, Bury, Retry, SetAside
-from mq_django.core.version import PROTOCOL
+from mq_django.core.message_format import PROTOCOL
+from mq_django.core.messages import ACK, Ack, Bury, Retry, SetAside
 from mq_django.inspector import dead_letters
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement

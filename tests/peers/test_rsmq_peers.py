@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.core.rsmq_format import sent_micros
 from mq_django.errors import MessageTooLong, QueueExists, QueueNotFound
 from mq_django.rsmq import RSMQ

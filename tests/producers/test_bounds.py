@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config, read
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.errors import InvalidMessage
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import resubmit

@@ -171,7 +171,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             # Whether what somebody has typed could be published.
             "admin/publish_page": {"publication"},
             # A message for a unit test, which is not published; and the same one again and again, with its id and time.
-            "testing/factories": {"publication"},
+            "testing/published": {"publication"},
             # Whether a step of a workflow could be published; and steps that may start, published by their own script.
             "workflows/flow": {"publication"},
             "producers/workflow_steps": {"publication"},
@@ -194,7 +194,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "admin/publish_page": {"queues[queue].publish"},
             "admin/bulk_pages": {"queue.publish"},
             # The kit repeats a message with its id and time, which no producer could.
-            "testing/factories": {
+            "testing/published": {
                 "open_log(get_config().topic(topic), transport).publish",
                 "open_store(self.config, transport).publish",
             },

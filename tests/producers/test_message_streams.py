@@ -21,9 +21,8 @@ from mq_django.errors import (
     UnknownTopic,
     WaitTimeout,
 )
-from mq_django.producers import message_streams, result_watcher, stream_hub, watcher
-from mq_django.producers.message_streams import aread_stream, open_reader, read_stream
-from mq_django.producers.stream_hub import hubs
+from mq_django.producers import message_streams, watcher
+from mq_django.producers.message_streams import aread_stream, hubs, open_reader, read_stream
 from mq_django.stores import message_streams as stored_streams
 from mq_django.stores.message_streams import Page
 from mq_django.transport.connections import get_client
@@ -45,13 +44,13 @@ def streams(mq_settings, monkeypatch):
     mq_settings(QUEUES=QUEUES)
     yield
     hubs.forget_all()
-    result_watcher.watchers.forget_all()
+    watcher.watchers.forget_all()
 
 
 @pytest.fixture
 def no_looks(monkeypatch):
     """Nobody looks again: what is new is known only by its notification."""
-    monkeypatch.setattr(stream_hub, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(message_streams, "LOOK_EVERY", 3600.0)
 
 
 @pytest.fixture
@@ -254,7 +253,7 @@ def test_a_reader_may_be_closed_while_its_hub_hands_over(writer, monkeypatch):
 
 
 def test_a_reader_reads_again_what_the_hub_leaves_out(writer, monkeypatch):
-    monkeypatch.setattr(stream_hub.StreamHub, "_read_due", lambda self: False)
+    monkeypatch.setattr(message_streams.StreamHub, "_read_due", lambda self: False)
     writer.texts("a")
     reader = open_reader("m1", queue="default")
     reader.fetch()
@@ -308,8 +307,8 @@ def test_an_end_that_is_followed_by_more_is_none(writer, in_background, monkeypa
 
 
 def test_a_lost_notification_delays_a_chunk(writer, monkeypatch, in_background):
-    monkeypatch.setattr(stream_hub, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(stream_hub, "PAUSE", 0.05)
+    monkeypatch.setattr(message_streams, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(message_streams, "PAUSE", 0.05)
     reading = in_background(read)
     await_following(writer.key)
     writer.texts("a", heard=False)
@@ -386,7 +385,7 @@ def test_a_page_that_cannot_be_read_later_is_read_again(writer, monkeypatch):
 
 
 def test_a_key_that_is_no_stream_has_no_chunks_and_harms_no_other(in_background, monkeypatch):
-    monkeypatch.setattr(stream_hub, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(message_streams, "LOOK_EVERY", 0.0)
     good, bad = Writer("good"), Writer("bad")
     reading = in_background(read, "good"), in_background(read, "bad")
     await_following(good.key)
@@ -631,17 +630,17 @@ def test_a_forked_process_reads_by_itself(writer, in_background):
 
 def test_rest_costs_a_command_for_500_streams_in_10_seconds(monkeypatch, writer):
     readers = [open_reader(f"m{n}", queue="default") for n in range(120)]
-    monkeypatch.setattr(stream_hub, "STREAMS", 50)
+    monkeypatch.setattr(message_streams, "STREAMS", 50)
     hub()._run = lambda: None
     for reader in readers:
         reader.fetch()
     groups = []
     monkeypatch.setattr(
-        stream_hub,
+        message_streams,
         "read_after",
         lambda _, each: groups.extend(each) or {key: Page() for group in each for key in group},
     )
-    monkeypatch.setattr(stream_hub.time, "monotonic", now := Clock())
+    monkeypatch.setattr(message_streams.time, "monotonic", now := Clock())
     hub()._due.clear()
     for _ in range(40):
         now.seconds += 0.5

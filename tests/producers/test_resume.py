@@ -10,8 +10,7 @@ from django.db.models import F
 from mq_django import resumable
 from mq_django.conf import get_config
 from mq_django.consumers.worker.settler import ReportBook
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, HandBack, Retry
+from mq_django.core.messages import ACK, Delivery, HandBack, Message, Retry
 from mq_django.core.running_handler import HandlerRun, running
 from mq_django.errors import Interrupted, NotInHandler, NotResumable
 from mq_django.stores.base import Settlement

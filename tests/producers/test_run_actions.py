@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.messages import Bury, StepEnd
 from mq_django.errors import UnknownRun
 from mq_django.inspector import dead_letters, workflow_runs
 from mq_django.producers import workflow_run

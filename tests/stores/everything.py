@@ -5,8 +5,8 @@ import time
 
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.consumers.supervisor.chores import work_here
+from mq_django.core.messages import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import actions, dead_letters, jobs, message_lists
 from mq_django.inspector import topics as inspected
 from mq_django.inspector.dead_letters import resubmit

@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 
 from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Delivery, HandBack, Retry, SetAside
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

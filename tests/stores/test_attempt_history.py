@@ -2,8 +2,7 @@
 
 import pytest
 
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Delivery, HandBack, Retry, SetAside
 from mq_django.core.retries import read_history
 from mq_django.inspector import dead_letters, message_lists
 from mq_django.inspector.message_lists import find_waiting

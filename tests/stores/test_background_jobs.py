@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.core.filters import FailureGroup
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, JobOrder
 from mq_django.stores.base import Settlement

@@ -8,8 +8,7 @@ import pytest
 from mq_django.consumers import decisions
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
-from mq_django.core.messages import Delivery, LookupState, Undecodable
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Delivery, Expire, HandBack, LookupState, Retry, SetAside, Undecodable
 from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement
 from mq_django.stores.handled import MAX_DATA, MessageHistory, read_handled
 from mq_django.transport.connections import get_client

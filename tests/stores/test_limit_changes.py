@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspect, queues
 from mq_django.conf import get_config
 from mq_django.core.limits import LimitChange, Rate, read_changes
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.errors import InvalidArguments, NotSupported
 from mq_django.inspector import plans
 from mq_django.stores.base import Settlement

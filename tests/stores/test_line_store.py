@@ -8,8 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
-from mq_django.core.messages import CancelResult, LookupState
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, CancelResult, HandBack, LookupState, Retry
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector.plans import limit_uses
 from mq_django.stores.base import Settlement

@@ -5,7 +5,7 @@ from redis.exceptions import ResponseError
 
 from mq_django import queues
 from mq_django.core.message_streams import RunStream
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Retry
 from mq_django.errors import ConnectionLost, RedisOutOfMemory, ServerBusy
 from mq_django.stores import message_streams
 from mq_django.stores.base import Also, Settlement

@@ -4,8 +4,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury
+from mq_django.core.messages import ACK, Bury, Delivery
 from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
 from mq_django.errors import StoreError

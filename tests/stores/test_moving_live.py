@@ -6,10 +6,11 @@ import math
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Retry
+from mq_django.core.messages import Retry
 from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
-from mq_django.inspector import dead_letters, moves
+from mq_django.inspector import dead_letters
+from mq_django.inspector.jobs import move as move_selected
 from mq_django.inspector.message_lists import messages
 from mq_django.stores.background_jobs import FULL, IDLE, BackgroundJobs, JobOrder
 from mq_django.stores.dead_letters import JobStep, open_dead_letters
@@ -321,7 +322,7 @@ def test_a_page_that_is_killed_leaves_dead_letters_that_are_moved_again(configur
         with monkeypatch.context() as dying:
             kill_at_trip(dying, trip_of_death, answered=answered)
             try:
-                moves.move("emails", "ready", "bulk", refs)
+                move_selected("emails", "ready", "bulk", refs)
                 killed = False
             except Killed:
                 pass
@@ -329,7 +330,7 @@ def test_a_page_that_is_killed_leaves_dead_letters_that_are_moved_again(configur
         left = [row.ref for row in messages("emails", "dead", limit=9).rows]
         assert {row.reason for row in messages("emails", "dead", limit=9).rows} <= {"moved"}
         dead_letters.move("emails", "bulk", left)
-        moves.move("emails", "ready", "bulk", refs)
+        move_selected("emails", "ready", "bulk", refs)
 
         assert store("emails").depths() == (0,) * 6
         assert sorted(delivery.message.data for delivery in take_all(store("bulk"))) == [0, 1, 2], trip_of_death

@@ -13,7 +13,7 @@ from mq_django.core.flow_graph import StepRecord
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.limits import LimitChange
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
+from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
 from mq_django.core.running_handler import Progress, Report
 from mq_django.core.schedules import Scheduled, every

@@ -6,8 +6,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import CancelResult
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Cancel, CancelResult, Expire, HandBack, Retry, SetAside
 from mq_django.errors import ConnectionLost, NotSupported
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.errors import QueueClosed
 from mq_django.inspector import actions
 from mq_django.producers import queues

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import topics
 from mq_django.conf import get_config
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import InvalidOffset, QueueClosed, UnknownGroup, UnknownTopic
 from mq_django.stores import open_log, open_store

@@ -4,8 +4,7 @@ import threading
 import pytest
 
 from mq_django import queues
-from mq_django.core.messages import LookupState
-from mq_django.core.outcomes import ACK, HandBack, Retry
+from mq_django.core.messages import ACK, HandBack, LookupState, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score

@@ -1,4 +1,4 @@
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK
 from mq_django.stores.base import Settlement
 from tests.purging import purge
 

@@ -8,11 +8,11 @@ import redis
 from mq_django import CancelResult, aread_stream, get_result, inspector, queues, schedules, topics, wait_result
 from mq_django.conf import get_config
 from mq_django.core.keys import outbox_channel
-from mq_django.core.outcomes import ACK, Retry
+from mq_django.core.messages import ACK, Retry
 from mq_django.errors import StoreError, WaitTimeout
 from mq_django.inspector import actions
 from mq_django.outbox.insertion import Notifier
-from mq_django.producers.stream_hub import hubs
+from mq_django.producers.message_streams import hubs
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import Shares

@@ -6,10 +6,10 @@ from django.core.management import CommandError
 from mq_django import inspect, schedules
 from mq_django.conf import get_config
 from mq_django.core.message_format import decode_entry
-from mq_django.core.outcomes import ACK, Bury, HandBack
+from mq_django.core.messages import ACK, Bury, HandBack
 from mq_django.core.partitions import partition_of
 from mq_django.errors import AlreadyPublished, QueueClosed
-from mq_django.management import repartition_verb
+from mq_django.management import capacity_verbs
 from mq_django.producers import queues
 from mq_django.stores import open_store, repartitioning
 from mq_django.stores.base import Settlement
@@ -97,9 +97,9 @@ def killed_at(monkeypatch):
     """Return whether the command was killed at a pipeline, counted from 1; else it has ended before."""
 
     def run(number):
-        opened = repartition_verb.open_transport
+        opened = capacity_verbs.open_transport
         with monkeypatch.context() as patch:
-            patch.setattr(repartition_verb, "open_transport", lambda *at: Mortal(opened(*at), number))
+            patch.setattr(capacity_verbs, "open_transport", lambda *at: Mortal(opened(*at), number))
             try:
                 repartition(1)
             except Killed:

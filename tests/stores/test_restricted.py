@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.errors import StoreError
 from mq_django.inspector import dead_letters
 from mq_django.inspector import jobs as jobs_of

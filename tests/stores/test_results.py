@@ -1,8 +1,7 @@
 import pytest
 
 from mq_django.conf import QueueConfig
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import Ack, Bury, Delivery, Expire, HandBack, Message, Retry, SetAside, Undecodable
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.retries import MAX_TRACEBACK
 from mq_django.errors import WrongKeyType

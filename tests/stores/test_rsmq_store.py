@@ -8,8 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import CancelResult, LookupState, Undecodable
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, CancelResult, HandBack, LookupState, Retry, SetAside, Undecodable
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.errors import (
     AlreadyPublished,

@@ -7,8 +7,7 @@ from redis.exceptions import ResponseError
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG, READY, GroupKeys
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import ACK, Expire
+from mq_django.core.messages import ACK, Delivery, Expire, Message, Undecodable
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts

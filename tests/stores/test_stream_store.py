@@ -5,8 +5,7 @@ from redis.exceptions import ResponseError
 
 from mq_django.conf import get_config
 from mq_django.core.keys import FRONT, GROUP, READY
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import Ack, Bury, Delivery, Expire, HandBack, Retry, SetAside, Undecodable
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.stream_store import FULL

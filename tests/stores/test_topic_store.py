@@ -12,12 +12,11 @@ import pytest
 from mq_django import queues, registry, topics
 from mq_django.conf import get_config
 from mq_django.core.keys import LOG
+from mq_django.core.messages import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.offsets import before
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.errors import ConfigurationError, InvalidOffset, UnknownGroup
 from mq_django.stores.base import Settlement
-from mq_django.stores.log import Log
-from mq_django.stores.topic_store import TopicStore
+from mq_django.stores.log import Log, TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session

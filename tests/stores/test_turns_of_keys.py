@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Retry
+from mq_django.core.messages import ACK, Retry
 from mq_django.stores.base import Settlement
 
 

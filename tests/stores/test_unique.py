@@ -1,8 +1,7 @@
 import pytest
 
 from mq_django.core.keys import GROUP
-from mq_django.core.messages import CancelResult, LookupState, Undecodable
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
+from mq_django.core.messages import ACK, Bury, CancelResult, Expire, HandBack, LookupState, Retry, Undecodable
 from mq_django.errors import AlreadyPublished
 from mq_django.stores.base import Settlement
 from tests import places

@@ -1,8 +1,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from mq_django.core.messages import CancelResult, LookupState
-from mq_django.core.outcomes import Retry, SetAside
+from mq_django.core.messages import CancelResult, LookupState, Retry, SetAside
 from mq_django.stores.base import Settlement
 from tests import places
 from tests.stores.acts import make_due, take_all

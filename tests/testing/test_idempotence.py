@@ -10,9 +10,9 @@ from django.db import IntegrityError, transaction
 from mq_django import RetryPolicy, handler, queues, subscriber, topics
 from mq_django.errors import TestKitError
 from mq_django.inspector import actions
-from mq_django.testing.factories import message
 from mq_django.testing.idempotence import assert_idempotent
 from mq_django.testing.looking import messages
+from mq_django.testing.published import message
 from mq_django.testing.runs import run
 from tests.seeding import publish
 from tests.testapp import tasks

@@ -6,8 +6,7 @@ import pytest
 
 from mq_django import queues, topics
 from mq_django.conf import get_config
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Retry, SetAside
+from mq_django.core.messages import Ack, Bury, Delivery, Retry, SetAside
 from mq_django.errors import NotSupported, TestKitError, UnknownQueue, UnknownTopic
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

@@ -9,7 +9,7 @@ from django.utils import translation
 
 from mq_django import Ack, Bury, CancelResult, Retry, handler, queues
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Cancel
+from mq_django.core.messages import Cancel
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.working import run

@@ -9,7 +9,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django import Ack, Bury, Retry, handler, queues, subscriber, topics
 from mq_django.consumers.worker import databases
-from mq_django.core.outcomes import SetAside
+from mq_django.core.messages import SetAside
 from mq_django.errors import EndlessRun, TestKitError
 from mq_django.inspector import actions
 from mq_django.testing import runs

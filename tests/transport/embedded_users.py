@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import redis
 
-from mq_django.transport import embedded, guard_process  # noqa: F401 - so that no fork has to load it
+from mq_django.transport import guard_process, private_server  # noqa: F401 - so that no fork has to load it
 from tests.processes import alive
 from tests.waiting import wait_until
 
@@ -25,11 +25,11 @@ ROOT = Path(__file__).parent.parent.parent
 IMPORTS = """
 import os, sys
 from pathlib import Path
-from mq_django.transport import embedded
+from mq_django.transport import private_server
 directory = Path(sys.argv[1])
 """
 
-JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
+JOIN = IMPORTS + "print(private_server.embedded_url(directory), flush=True)\n"
 
 #: A user that joins, says so, and stays until its standard input ends. It looks each second, because Python notices a
 #: signal that arrives just before a system call only after it.

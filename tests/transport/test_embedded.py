@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
-from mq_django.transport import embedded, guard_process, private_server
+from mq_django.transport import guard_process, private_server
 from tests.processes import Process, alive, processes
 from tests.transport.embedded_users import IMPORTS, JOIN, USER, Template, User, connect
 from tests.transport.test_servers import program
@@ -68,7 +68,7 @@ def directory(tmp_path, monkeypatch):
     yield path
     # Joining in this process counts until the file is closed.
     with contextlib.suppress(KeyError):
-        os.close(embedded._memberships.pop(path))
+        os.close(private_server._memberships.pop(path))
     # What still runs would go by itself within a second; that is proved where it is the point.
     while path.exists() and not nothing_runs(path):
         for process in guards(path):
@@ -125,7 +125,7 @@ class TestSharing:
         assert second.server_pid == pid
 
     def test_asking_again_changes_nothing(self, directory):
-        assert embedded.url(directory) == embedded.url(directory)
+        assert private_server.embedded_url(directory) == private_server.embedded_url(directory)
         assert pair(directory)
 
     def test_another_idea_of_temporary_folders_leads_to_the_same_server(self, join, tmp_path):
@@ -168,7 +168,7 @@ class TestLeaving:
 
     def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
         for stage in (guard_process.USERS_LOCK, guard_process.GUARD_LOCK, guard_process.SERVER_LOCK):
-            user = join(IMPORTS + "embedded.url(directory)")
+            user = join(IMPORTS + "private_server.embedded_url(directory)")
             wait_until(lambda path=directory / stage: path.exists())
             user.kill()
             wait_until(lambda: nothing_runs(directory), message="all are gone")
@@ -245,7 +245,7 @@ class TestForking:
             "if not os.fork():\n"
             "    os.closerange(3, 256)\n"
             "    os.open(os.devnull, os.O_RDONLY)\n"  # takes the number that the lock had
-            "    embedded.url(directory)\n"
+            "    private_server.embedded_url(directory)\n"
             "    print(os.getpid(), flush=True)\n"
             "    import signal; signal.pause()\n"
             "sys.stdin.read()"  # until the child has joined: without a user the server would end
@@ -273,7 +273,7 @@ class TestKillingTheGuard:
         assert not alive(pid)
 
     def test_the_next_to_ask_replaces_both(self, join, directory, monkeypatch):
-        monkeypatch.setattr(embedded, "GUARD_TIMEOUT", 0.5)
+        monkeypatch.setattr(private_server, "GUARD_TIMEOUT", 0.5)
         user = join()
         pid = user.server_pid
         assert pair(directory)
@@ -282,28 +282,28 @@ class TestKillingTheGuard:
             for victim in guards(directory):
                 os.kill(victim.pid, end)
         wait_until(lambda: not guards(directory), message="no guard")
-        wait_until(lambda: not embedded._has_guard(directory), message="the guard's silence is noticed")
-        embedded.url(directory)
+        wait_until(lambda: not private_server._has_guard(directory), message="the guard's silence is noticed")
+        private_server.embedded_url(directory)
         assert user.server_pid == pid
         user.leave()
-        os.close(embedded._memberships.pop(directory))
+        os.close(private_server._memberships.pop(directory))
         wait_until(lambda: not alive(pid), message="the server is gone")
 
 
 class TestKillingTheServer:
     def test_the_next_to_ask_starts_it_again_on_the_same_data(self, directory):
-        url = embedded.url(directory)
+        url = private_server.embedded_url(directory)
         with connect(url) as client:
             client.rpush("list", *range(100))
             pid = client.info("server")["process_id"]
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not server_runs(directory), message="killed")
-            assert embedded.url(directory) == url
+            assert private_server.embedded_url(directory) == url
             assert client.llen("list") == 100
             assert client.info("server")["process_id"] != pid
 
     def test_who_connects_again_starts_it_again(self, directory):
-        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        pool = private_server.embedded_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
         with redis.Redis(connection_pool=pool) as client:
             client.rpush("list", *range(100))
             os.kill(client.info("server")["process_id"], signal.SIGKILL)
@@ -313,12 +313,12 @@ class TestKillingTheServer:
         pool.disconnect()
 
     def test_a_server_that_cannot_come_back_is_a_lost_connection(self, directory, monkeypatch, tmp_path):
-        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        pool = private_server.embedded_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
         with redis.Redis(connection_pool=pool) as client:
             pid = client.info("server")["process_id"]
             broken = program(tmp_path / "bin", "redis-server", "[ $1 = --version ] && echo v=9.0.0 || exit 3")
             monkeypatch.setattr(
-                embedded, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH")
+                private_server, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH")
             )
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not server_runs(directory), message="killed")
@@ -328,7 +328,7 @@ class TestKillingTheServer:
 
     def test_what_a_crash_left_behind_harms_nobody(self, join, directory, innocent):
         directory.mkdir()
-        socket_path = embedded._socket_path(directory)
+        socket_path = private_server._socket_path(directory)
         socket_path.write_text("not a socket", encoding="utf-8")
         (directory / guard_process.PID_NAME).write_text(str(innocent.pid), encoding="ascii")
         (directory / guard_process.SOCKET_NAME).write_text(str(socket_path), encoding="utf-8")
@@ -339,11 +339,11 @@ class TestKillingTheServer:
         assert alive(innocent.pid)
 
     def test_a_server_out_of_reach_is_an_error_after_a_bounded_time(self, directory, monkeypatch):
-        monkeypatch.setattr(embedded, "ANSWER_TIMEOUT", 0.3)
+        monkeypatch.setattr(private_server, "ANSWER_TIMEOUT", 0.3)
         directory.mkdir()
         elsewhere = guard_process.take_lock(directory / guard_process.SERVER_LOCK)
         with pytest.raises(ConnectionLost, match="another container"):
-            embedded.url(directory)
+            private_server.embedded_url(directory)
         os.close(elsewhere)
 
 
@@ -352,24 +352,26 @@ class TestStarting:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setattr(private_server, "find_spec", lambda name: None)
         with pytest.raises(NoServer):
-            embedded.url(directory)
+            private_server.embedded_url(directory)
 
     def test_a_server_that_fails_says_why(self, directory, monkeypatch, tmp_path):
         broken = program(tmp_path / "bin", "redis-server", "echo no memory for that >&2; exit 3")
-        monkeypatch.setattr(embedded, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH"))
+        monkeypatch.setattr(
+            private_server, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH")
+        )
         with pytest.raises(ConnectionLost, match=r"ended with code 3.*no memory for that"):
-            embedded.url(directory)
+            private_server.embedded_url(directory)
 
     def test_a_server_that_is_too_old_is_not_started(self, directory, monkeypatch, tmp_path):
         old = program(tmp_path / "bin", "redis-server", "echo Redis server v=6.2.14 sha=0")
-        monkeypatch.setattr(embedded, "find_server", lambda: private_server.ServerBinary(path=old, origin="PATH"))
+        monkeypatch.setattr(private_server, "find_server", lambda: private_server.ServerBinary(path=old, origin="PATH"))
         with pytest.raises(ConnectionLost, match=r"is Redis 6\.2\.14, which is too old: mq_django needs 7\.0 or newer"):
-            embedded.url(directory)
+            private_server.embedded_url(directory)
 
     def test_a_directory_that_cannot_be_made_is_a_configuration_error(self, tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(ConfigurationError, match="cannot use"):
-            embedded.url(tmp_path / "file" / "data")
+            private_server.embedded_url(tmp_path / "file" / "data")
 
 
 @pytest.fixture
@@ -383,15 +385,15 @@ class TestSocketPath:
     def test_it_is_in_our_runtime_folder(self, tmp_path, monkeypatch):
         tmp_path.chmod(0o700)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-        path = embedded._socket_path(Path("/srv/shop/.mq_django"))
+        path = private_server._socket_path(Path("/srv/shop/.mq_django"))
         assert path.parent == tmp_path
-        assert path != embedded._socket_path(Path("/srv/other/.mq_django"))
+        assert path != private_server._socket_path(Path("/srv/other/.mq_django"))
 
     def test_a_runtime_folder_of_others_is_not_used(self, short_path, monkeypatch):
         short_path.chmod(0o777)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
         monkeypatch.setattr("tempfile.tempdir", str(short_path))
-        path = embedded._socket_path(Path("/srv/shop/.mq_django"))
+        path = private_server._socket_path(Path("/srv/shop/.mq_django"))
         assert path.parent == short_path / f"mq-{os.getuid()}"
         assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -401,10 +403,10 @@ class TestSocketPath:
         (short_path / f"mq-{os.getuid()}").mkdir()
         (short_path / f"mq-{os.getuid()}").chmod(0o777)
         with pytest.raises(ConfigurationError, match="others can write to it"):
-            embedded._socket_path(Path("/srv/shop/.mq_django"))
+            private_server._socket_path(Path("/srv/shop/.mq_django"))
 
     def test_it_is_short_wherever_temporary_files_go(self, tmp_path, monkeypatch):
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 120)))
-        path = embedded._socket_path(Path("/srv/" + "deep/" * 40))
+        path = private_server._socket_path(Path("/srv/" + "deep/" * 40))
         assert len(os.fsencode(path)) <= private_server.MAX_SOCKET_PATH

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from mq_django.consumers.settlements import log_failure
-from mq_django.core.outcomes import Bury, Retry, StepEnd
+from mq_django.consumers.decisions import log_failure
+from mq_django.core.messages import Bury, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.producers import workflow_steps
 from mq_django.workflows import workflow

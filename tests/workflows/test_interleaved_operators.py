@@ -5,7 +5,7 @@ from itertools import count, product
 
 import pytest
 
-from mq_django.core.outcomes import ACK, Bury, StepEnd
+from mq_django.core.messages import ACK, Bury, StepEnd
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import get_run
 from tests.seeding import end_steps, settle, start_run, take

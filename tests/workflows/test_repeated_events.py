@@ -5,7 +5,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.messages import Bury, StepEnd
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import workflow_runs
 from mq_django.inspector.run_check import check_runs

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import StepEnd
+from mq_django.core.messages import StepEnd
 from mq_django.inspector import problems, workflow_runs
 from mq_django.management.commands.runconsumer import watchers
 from mq_django.workflows import definitions

@@ -3,9 +3,9 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.workflow_service import IDLE, TICK, WorkflowService
+from mq_django.consumers.supervisor.chores import RUN_IDLE, RUN_TICK, WorkflowService
 from mq_django.core.keys import WorkflowKeys
-from mq_django.core.outcomes import StepEnd
+from mq_django.core.messages import StepEnd
 from mq_django.errors import NotPermitted
 from mq_django.inspector import workflow_runs
 from mq_django.producers.queues import queues
@@ -25,7 +25,7 @@ def test_it_delivers_what_a_dead_consumer_has_not(mq_settings):
     run_id = start_run({1: [], 2: [1]})
     settle("default", take("default", 1), StepEnd())
     found = service()
-    wait_until(lambda: found.run_once() == TICK and workflow_runs.run(run_id).done == 1)
+    wait_until(lambda: found.run_once() == RUN_TICK and workflow_runs.run(run_id).done == 1)
     assert [delivery.message.id for delivery in take("default", 1)] == [f"w:{run_id}.2.1"]
 
 
@@ -38,7 +38,7 @@ def test_notes_about_no_run_are_forgotten(mq_settings, redis_client):
     redis_client.hset(
         key, mapping={b"#": 10**30, b"w:\xff": "1 done - x", b"": "x", **dict(zip(ids, forged, strict=True))}
     )
-    assert service().run_once() == IDLE
+    assert service().run_once() == RUN_IDLE
     assert redis_client.hkeys(key) == [b"#"]
 
 
@@ -51,7 +51,7 @@ def test_a_run_with_a_damaged_key_holds_up_no_notes_of_others(mq_settings, redis
     redis_client.delete(damaged)
     redis_client.set(damaged, "x")
     found = service()
-    wait_until(lambda: found.run_once() == TICK and redis_client.hlen(key) == 2)
+    wait_until(lambda: found.run_once() == RUN_TICK and redis_client.hlen(key) == 2)
     assert {field for field in redis_client.hkeys(key) if field != b"#"} == {f"w:{runs[1]}.1.1".encode()}
     assert [workflow_runs.run(run_id).done for run_id in (runs[0], runs[2])] == [1, 1]
 
@@ -62,25 +62,25 @@ def test_a_start_that_cannot_be_published_holds_up_no_other(mq_settings, caplog)
     full = start_run({1: [], 2: []}, queue="emails")
     found = service()
     other = start_run({1: []})
-    wait_until(lambda: workflow_runs.run(other).started and found.run_once() == TICK)
+    wait_until(lambda: workflow_runs.run(other).started and found.run_once() == RUN_TICK)
     assert [delivery.message.id for delivery in take("default", 9)] == [f"w:{other}.1.1"]
     mq_settings(QUEUES={"default": {}, "emails": {}})
     found = service()
     taken = []
-    wait_until(lambda: found.run_once() == TICK and (taken.extend(take("emails", 9)) or len(taken) == 3))
+    wait_until(lambda: found.run_once() == RUN_TICK and (taken.extend(take("emails", 9)) or len(taken) == 3))
     assert {delivery.message.id for delivery in taken} > {f"w:{full}.{number}.1" for number in (1, 2)}
     assert workflow_runs.run(full).started == 2
 
 
 def test_without_workflows_it_idles(mq_settings):
-    assert service().run_once() == IDLE
+    assert service().run_once() == RUN_IDLE
 
 
 def test_a_redis_user_without_the_keys_of_workflows(mq_settings, redis_client, redis_url, namespace):
     """It is as the documentation says: only a project that starts runs needs them."""
     with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
         mq_settings(CONNECTION=url, QUEUES={"emails": {}, "default": {}})
-        assert service().run_once() == IDLE
+        assert service().run_once() == RUN_IDLE
         with pytest.raises(NotPermitted):
             chain((note, 1)).start()
         get_client("produce").close()

@@ -24,6 +24,7 @@ from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
 from mq_django import errors
+from mq_django.admin.ui import text
 from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
 from mq_django.admin.ui.text import number, one_time
 from mq_django.conf import current_time_zone, get_config
@@ -34,6 +35,7 @@ from mq_django.core.texts import escape, truncate
 from mq_django.discovery import import_declaring
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.outbox_views import uses_outbox
+from mq_django.inspector.problem_list import QueueProblem
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats, require_queue
 from mq_django.inspector.topics import TopicView
@@ -458,3 +460,44 @@ def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, 
         # Redis may have executed the last batch although its reply was lost, so the log mentions it.
         doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""
         page.log(queue, truncate(logged, 1000) + doubt)
+
+
+#: The most problems that the page of a queue or topic lists, and that of all queues.
+MAX_PROBLEMS, TOP_PROBLEMS = 50, 3
+
+
+def listed_problems(
+    page: Page, found: Sequence[QueueProblem], *, own: str = "", most: int = MAX_PROBLEMS
+) -> dict[str, Any]:
+    """Return the context of a list of problems without muted ones.
+
+    Those of `own`, the queue or topic of the page, have no link to it.
+    """
+    unmuted = [problem for problem in found if problem.mute is None]
+    return {
+        "problems": [shown_problem(page, problem, own=own) for problem in unmuted[:most]],
+        "more_problems": text.number(more) if (more := len(unmuted) - most) > 0 else "",
+        "muted_problems": text.number(muted) if (muted := len(found) - len(unmuted)) else "",
+        "problems_url": page.url("problems"),
+        "summary": problem_summary(len(unmuted)),
+    }
+
+
+def problem_summary(count: int) -> str:
+    """Return how many problems there are, as a sentence."""
+    if not count:
+        return _("No problems found.")
+    return ngettext("%(count)s problem found.", "%(count)s problems found.", count) % {"count": text.number(count)}
+
+
+def shown_problem(page: Page, problem: QueueProblem, *, own: str = "") -> dict[str, Any]:
+    """Return a problem for a list: the queue with a link, and the sentence that follows its name."""
+    elsewhere = {"outbox": "outbox", "stuck": "workflows"}.get(problem.kind)
+    url = page.url(elsewhere) if elsewhere else "" if problem.queue == own else page.queue_url(problem.queue)
+    return {
+        "queue": problem.queue,
+        "url": url,
+        "sentence": problem.words,
+        "what": problem.kind,
+        "severity": problem.severity,
+    }

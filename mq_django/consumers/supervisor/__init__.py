@@ -1,7 +1,7 @@
 """The process that starts and watches consumers, and runs the background services of their queues.
 
 `supervisor.Supervisor` is the main loop: it handles signals, looks after the consumers (`worker_set`, `workers`), and
-answers probes (`health`, `systemd`). It runs no handler, so no code of the project can stop it.
+answers probes and systemd (`health`). It runs no handler, so no code of the project can stop it.
 
 `services.ServerServices` starts these services for the queues on one server:
 
@@ -9,8 +9,8 @@ answers probes (`health`, `systemd`). It runs no handler, so no code of the proj
     reclaimer     settles the deliveries of dead consumers
     promoter      makes delayed messages ready when they are due
     scheduler     publishes the messages of schedules
-    trimmers      keep topics, histories and the inbox within their limits
-    others        background jobs, announced handlers, long handlers, the outbox, workflows
+    chores        keep topics, histories and the inbox within their limits, run background jobs, look after workflows
+    others        announced handlers, long handlers, the outbox
 
 Each service may run in any number of supervisors at once: what must happen once is one script in Redis. There is no
 leader.

@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import get_config
-from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.machine import has_ended, here
-from mq_django.consumers.service import Answer, Service, held_for, interval
+from mq_django.consumers.processes import has_ended, here
+from mq_django.consumers.service import Answer, ServerQueues, Service, held_for, interval, open_session_to
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from django.db import DatabaseError, connections
 
 from mq_django.conf import Config, DeliveryOptions, TopicConfig, get_config
-from mq_django.consumers.by_server import assign, server_of
-from mq_django.consumers.service import FIRST_BACKOFF, MAX_BACKOFF, SERVER_ERRORS, Service
+from mq_django.consumers.service import FIRST_BACKOFF, MAX_BACKOFF, SERVER_ERRORS, Service, assign, server_of
 from mq_django.consumers.supervisor.services import Listener
 from mq_django.core.keys import outbox_channel
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
 from mq_django.errors import QueueFull, StoreError
-from mq_django.outbox.databases import outbox_aliases
+from mq_django.outbox.insertion import outbox_aliases
 from mq_django.outbox.relay import DatabaseRelay
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce, publication_sent

@@ -10,7 +10,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
+from mq_django.consumers.service import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.supervisor import STOPS, SignalPipe
 from mq_django.consumers.supervisor.template import flush, other_threads
 from mq_django.core.keys import GROUP_SEPARATOR

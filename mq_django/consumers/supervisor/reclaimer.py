@@ -10,16 +10,13 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.machine import is_reloaded
-from mq_django.consumers.service import RoundShares, Service
-from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.decisions import Evidence, settle_for, settlement
+from mq_django.consumers.processes import is_reloaded
+from mq_django.consumers.service import RoundShares, ServerQueues, Service, open_session_to
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Cancel
+from mq_django.core.messages import Ack, Cancel, Delivery
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.counters import RECOVERED, Slots

@@ -20,10 +20,10 @@ from django.conf import settings
 from django.utils import autoreload
 from django.utils.autoreload import BaseReloader, StatReloader
 
+from mq_django import __version__
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.supervisor.launcher import Launcher, Loading
 from mq_django.core.logs import get_logger
-from mq_django.core.version import VERSION
 from mq_django.discovery import UnimportedSources
 from mq_django.registry import MODULES, largest_batch, start_of
 from mq_django.stores.schedules import scheduled
@@ -48,7 +48,7 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
     """Return a hash of everything that a supervisor of these queues uses of settings and code."""
     config = get_config()
     parts: dict[str, Any] = {
-        "version": VERSION,
+        "version": __version__,
         "config": config,
         "queues": queues,
         "starts": [start_of(queue.name) for queue in queues],

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Self
 
 from mq_django.conf import default_time_zone, get_config
-from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.service import RoundShares, Service
+from mq_django.consumers.service import RoundShares, ServerQueues, Service, open_session_to
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.schedules import NEVER, Scheduled

@@ -4,15 +4,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to, open_stores
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import ServerQueues, Service, connection_of, open_session_to, open_stores
+from mq_django.consumers.supervisor.chores import HistoryTrimmer, JobRunner
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
-from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.consumers.supervisor.promoter import Promoter, measured_promotions
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.scheduler import Scheduler
-from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
-from mq_django.consumers.supervisor.worker_states import Preferences, WorkerStates
+from mq_django.consumers.supervisor.worker_set import Preferences, WorkerStates
 from mq_django.core.logs import get_logger
 from mq_django.stores.base import Promoted, StreamEntry
 from mq_django.stores.handled import MessageHistory

@@ -11,25 +11,23 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from mq_django import __version__
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.by_server import assign, by_server, server_of
-from mq_django.consumers.machine import here, started
-from mq_django.consumers.service import STUCK, Liveness, Service
+from mq_django.consumers.processes import here, started
+from mq_django.consumers.service import STUCK, Liveness, Service, assign, by_server, server_of
+from mq_django.consumers.supervisor.chores import Trimmer, WorkflowService, inbox_trimmers
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.launcher import Launcher
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.services import ServerServices
-from mq_django.consumers.supervisor.trimmers import Trimmer, inbox_trimmers
-from mq_django.consumers.supervisor.worker_set import WorkerSet
-from mq_django.consumers.supervisor.worker_states import WorkerStates, slots_in_use
+from mq_django.consumers.supervisor.worker_set import WorkerSet, WorkerStates, slots_in_use
 from mq_django.consumers.supervisor.workers import WorkerOptions, WorkerProcess
-from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
-from mq_django.core.version import PROTOCOL, VERSION
+from mq_django.core.message_format import PROTOCOL
 from mq_django.stores import open_log
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.transport.cluster_transport import AnySession
@@ -305,7 +303,7 @@ class Supervisor:
     def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:
         """Return the fields by which a supervisor on the same machine can tell whether a process still runs."""
         machine = here()
-        found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
+        found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": __version__}
         if release := get_config().release:
             found["release"] = release
         if machine is not None:

@@ -353,7 +353,7 @@ def _begin(file: int, board: int, lifeline: int) -> LaunchSpec:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
     if (used := sys.modules.get("multiprocessing.process")) is not None:
-        # The template's, which `slots.end_children()` must not end.
+        # The template's, which `processes.end_children()` must not end.
         used._children.clear()  # noqa: SLF001 - as multiprocessing does
     # Temporary files of the template are not deleted when its first consumer ends.
     for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # noqa: SLF001 - no other way

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.machine import started
+from mq_django.consumers.processes import started
 from mq_django.consumers.shared_state import ASYNC_BATCHES, OVERTIME, Running, SharedState
 from mq_django.consumers.supervisor.launcher import Launcher
 from mq_django.consumers.supervisor.template import Process
 from mq_django.consumers.worker.consumer import slots
-from mq_django.consumers.worker.isolation import backlog_of
+from mq_django.consumers.worker.dispatcher import backlog_of
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core import clock
 from mq_django.registry import largest_batch

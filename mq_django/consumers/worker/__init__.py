@@ -12,9 +12,10 @@ for functions with nothing around them. The dispatcher builds it once for each h
 these paths need of their queue. `batches` collects the messages of handlers with `batch`, and a `BatchPath` says what
 to call next when a call has failed.
 
-`once_call` is called in the place of a handler with `@exactly_once`. `timekeeper` interrupts handlers past their
-timeout and those that were cancelled. `isolation` passes messages on that must run alone, because one of them may have
-killed a process. `main` keeps the deliveries of this process while its supervisor is dead.
+`once_call` is called in the place of a handler with `@exactly_once`. The services in `progress` interrupt handlers past
+their timeout and those that were cancelled, and save what handlers report. `dispatcher.Isolation` passes messages on
+that must run alone, because one of them may have killed a process. `main` keeps the deliveries of this process while
+its supervisor is dead.
 
 Whatever a handler raises, returns or logs, its delivery gets one outcome, and its slot goes on.
 """

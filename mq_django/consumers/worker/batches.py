@@ -9,15 +9,13 @@ from functools import partial
 from types import coroutine
 from typing import Any, NoReturn, Protocol
 
-from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
+from mq_django.consumers.decisions import announce, may_retry_uncharged, uncharged_retry
 from mq_django.consumers.service import Service
-from mq_django.consumers.settlements import announce
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.call_path import Called, CallPath, End, Member, Slot, Steps, WorkItem
 from mq_django.consumers.worker.executor import Executor
-from mq_django.core.batches import BatchBisection
 from mq_django.core.logs import get_logger
-from mq_django.core.outcomes import ACK, HandBack, Outcome
+from mq_django.core.messages import ACK, BatchBisection, HandBack, Outcome
 from mq_django.core.running_handler import HandlerRun
 from mq_django.errors import NotInHandler
 from mq_django.registry import Handler

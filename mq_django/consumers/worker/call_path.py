@@ -11,28 +11,29 @@ from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.decisions import retry_invalid, settled_as
-from mq_django.consumers.settlements import announce
+from mq_django.consumers import processes
+from mq_django.consumers.decisions import announce, retry_invalid, settled_as
 from mq_django.consumers.shared_state import RETURNED, Receipt
-from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.once_call import OnceCall
-from mq_django.core.batches import BatchBisection, outcomes_of, worst_of
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import (
+from mq_django.core.messages import (
     ACK,
     CANCEL,
     POSTPONED,
     Ack,
+    BatchBisection,
     Bury,
     Cancel,
+    Delivery,
     HandBack,
     Outcome,
     Retry,
     outcome_of,
+    outcomes_of,
     with_texts,
+    worst_of,
 )
 from mq_django.core.running_handler import HandlerRun, Report, running
 from mq_django.core.texts import is_a, repr_of
@@ -183,7 +184,7 @@ class CallPath:
         self._keeps_result = handler.keeps_result
         self._ended: Callable[..., Any] | None = handler.aended if handler.on_loop else handler.ended
         self._opened: Callable[[HandlerRun], Report] = executor.reports.opened
-        self._generation = slots.generation
+        self._generation = processes.generation
 
     @coroutine
     def run(self, slot: Slot, job: WorkItem, plan: BatchBisection[Member, Any] | None = None) -> Steps[Called | None]:
@@ -392,8 +393,8 @@ class CallPath:
 
     def _judged(self, job: WorkItem, returned: object) -> End:
         """Return the end of a call that has returned."""
-        if slots.generation != self._generation:
-            slots.end_child(self.handler.where, 0)
+        if processes.generation != self._generation:
+            processes.end_child(self.handler.where, 0)
         if self.handler.batch:
             return End(outcomes_of(returned, len(job.together)))
         if returned is None or returned is ACK:
@@ -402,8 +403,8 @@ class CallPath:
 
     def _failed(self, slot: Slot, job: WorkItem, error: BaseException) -> End:
         """Return the end of a call that has raised."""
-        if slots.generation != self._generation:
-            slots.end_child(self.handler.where, 1)
+        if processes.generation != self._generation:
+            processes.end_child(self.handler.where, 1)
         outcome = self.executor.judge_error(job.delivery, self.handler, error, is_cancelled=slot.cancelled)
         is_outcome = is_a(error, Retry) or is_a(error, Bury)
         raised = None if is_outcome or isinstance(outcome, HandBack) else error
@@ -473,7 +474,7 @@ class PlainPath(CallPath):
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 databases.refresh()
             returned = slot.call(self._call, message, self.timeout)
-            is_acked = (returned is None or returned is ACK) and slots.generation == self._generation
+            is_acked = (returned is None or returned is ACK) and processes.generation == self._generation
             end = ACKED if is_acked else self._judged(job, returned)
         except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the slot: it is the delivery's outcome
             end = self._failed(slot, job, error)

@@ -5,23 +5,22 @@ from datetime import timedelta
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
-from mq_django.consumers.decisions import decide, retry_invalid, settled_as
+from mq_django.consumers.decisions import decide, retry_invalid, send, settled_as
 from mq_django.consumers.outage import pool_hint
-from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.breakers import Cancels
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
 from mq_django.core.handler_options import Postponed
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import (
+from mq_django.core.messages import (
     ACK,
     CANCEL,
     POSTPONED,
     Ack,
     Bury,
     Cancel,
+    Delivery,
     Expire,
     HandBack,
     Outcome,

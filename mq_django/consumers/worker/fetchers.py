@@ -15,8 +15,7 @@ from mq_django.consumers.worker.measured_store import MeasuredStore
 from mq_django.consumers.worker.pools import MAX_PREFETCH, Pool
 from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK, Delivery, Undecodable
 from mq_django.registry import batches, kinds
 from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.line_store import Shares

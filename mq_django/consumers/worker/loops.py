@@ -12,12 +12,12 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from mq_django.consumers import processes
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.call_path import Slot, WorkItem
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import interruptible
@@ -160,7 +160,7 @@ class LoopPool(Pool):
 
     def start(self) -> None:
         """Start the loop's thread."""
-        slots.close_in_children(self._close_in_child)
+        processes.close_in_children(self._close_in_child)
         self.thread.start()
 
     def _close_in_child(self) -> None:

@@ -11,17 +11,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
-from mq_django.consumers import hangups
-from mq_django.consumers.by_server import ServerQueues, by_server, connection_of, open_session_to
-from mq_django.consumers.machine import is_reloaded, resident_mib
+from mq_django.consumers import hangups, processes
+from mq_django.consumers.decisions import send
 from mq_django.consumers.outage import LOG_AGAIN, Outage
-from mq_django.consumers.service import Service, held_for, interval
-from mq_django.consumers.settlements import send
+from mq_django.consumers.processes import Grace, is_reloaded, resident_mib
+from mq_django.consumers.service import (
+    ServerQueues,
+    Service,
+    by_server,
+    connection_of,
+    held_for,
+    interval,
+    open_session_to,
+)
 from mq_django.consumers.shared_state import OVERTIME, SharedState
-from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import slots as slots_of
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
 from mq_django.errors import StoreError
@@ -123,7 +128,7 @@ class ChildProcess:
         signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
         hangups.release()
-        slots.close_in_children(self._close_in_child)
+        processes.close_in_children(self._close_in_child)
 
     def _close_in_child(self) -> None:
         os.close(self._spec.lifeline)
@@ -198,7 +203,7 @@ def run(spec: LaunchSpec) -> int:
     """Run a consumer process with these options, and return its exit code."""
     Outage.grace = LOG_AGAIN
     code = ChildProcess(spec).run()
-    slots.end_children()
+    processes.end_children()
     if code:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()

@@ -12,12 +12,10 @@ from django.db import InterfaceError, OperationalError
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import RAN_AT_DEATH, UNDECIDED
-from mq_django.core.batches import outcomes_of
 from mq_django.core.handler_options import Postponed
 from mq_django.core.keys import LOG
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, outcome_of
+from mq_django.core.messages import ACK, Ack, Bury, Delivery, Outcome, Retry, outcome_of, outcomes_of
 from mq_django.core.retries import read_history
 from mq_django.core.running_handler import interruptible
 from mq_django.core.texts import repr_of

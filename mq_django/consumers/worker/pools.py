@@ -12,10 +12,10 @@ from typing import Any
 from django.core.cache import caches
 from django.db import connections
 
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.call_path import Slot, WorkItem
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import interruptible

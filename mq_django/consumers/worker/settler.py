@@ -9,16 +9,15 @@ from itertools import chain, compress, repeat
 from typing import cast
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers.decisions import send_signals
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS, Service
-from mq_django.consumers.settlements import send_signals
 from mq_django.consumers.worker.breakers import breakers_of
 from mq_django.core import clock
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, HandBack, Outcome, StepEnd, Undecodable
 from mq_django.core.running_handler import HandlerRun, Report
 from mq_django.core.texts import is_a
 from mq_django.errors import Interrupted, StoreError

@@ -13,13 +13,14 @@ from django.conf import settings
 from django.core import checks
 from django.utils.translation import override
 
+from mq_django import __version__
 from mq_django.conf import Config, QueueConfig, get_config, read
+from mq_django.core.jsontext import score
 from mq_django.core.keys import QueueKeys, TopicKeys, is_name
-from mq_django.core.numbers import score
+from mq_django.core.message_format import PROTOCOL
+from mq_django.core.project import Problem
 from mq_django.core.schedules import Every
 from mq_django.core.texts import escape
-from mq_django.core.thresholds import Problem
-from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_CHECKED, DoctorCheck, Level, Seen, counted, named
 from mq_django.inspector.doctor.server_checks import ServerFacts
@@ -324,9 +325,9 @@ ADVICE: dict[Problem, str] = {
 def _of_versions(facts: QueueFacts) -> Iterator[str]:
     found = Counter((one.version, escape(one.host)) for one in facts.supervisors.values() if one.version)
     same_protocol = all(one.announced.get("protocol", PROTOCOL) == PROTOCOL for one in facts.supervisors.values())
-    if not same_protocol or not {version for version, _ in found} <= {VERSION}:
+    if not same_protocol or not {version for version, _ in found} <= {__version__}:
         shown = named(f"{escape(version)} on {host}" for version, host in sorted(found))
-        yield f"Consumers have other versions of mq_django than this process, which has {VERSION}: {shown}."
+        yield f"Consumers have other versions of mq_django than this process, which has {__version__}: {shown}."
 
 
 def _of_options(facts: QueueFacts) -> Iterator[str]:
@@ -350,7 +351,7 @@ def _different(config: QueueConfig, announced: Mapping[str, Any]) -> Iterator[st
         yield "VISIBILITY_TIMEOUT"
     digests = announced.get("options")
     # Versions may differ in their defaults. That they differ is a finding of its own.
-    if isinstance(digests, dict) and announced.get("version") == VERSION:
+    if isinstance(digests, dict) and announced.get("version") == __version__:
         own = get_config().digests_of(config)
         for name in own.keys() | digests.keys():
             if own.get(name) != digests.get(name):

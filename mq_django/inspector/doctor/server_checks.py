@@ -12,7 +12,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from mq_django.conf import DeliveryOptions, QueueConfig, get_config
 from mq_django.core import clock
-from mq_django.core.numbers import whole
+from mq_django.core.jsontext import whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, ServerBusy, StoreError, WrongNode
 from mq_django.inspector.doctor.findings import NOT_CHECKED, DoctorCheck, Seen, mib, named
 from mq_django.registry import groups

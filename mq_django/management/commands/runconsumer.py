@@ -17,28 +17,26 @@ from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers import hangups
-from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.outage import DEFAULT_THREADS, small_pools
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor import preflight
-from mq_django.consumers.supervisor.health import Health
+from mq_django.consumers.supervisor.health import Health, notifying
 from mq_django.consumers.supervisor.launcher import NOT_FORKED, Launcher, environment, offer_template
 from mq_django.consumers.supervisor.outbox_service import outbox_services
 from mq_django.consumers.supervisor.reload import Probe, execute_again, run_with_reloader, show
 from mq_django.consumers.supervisor.supervisor import SignalPipe, Supervisor
-from mq_django.consumers.supervisor.systemd import notifying
 from mq_django.consumers.supervisor.template import CannotFork, Template, begin
 from mq_django.consumers.supervisor.workers import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.logs import get_logger
+from mq_django.core.logs import LogStream, configure_logs, get_logger
 from mq_django.core.partitions import listed
 from mq_django.core.texts import listing
 from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
-from mq_django.management.argument_types import address, check_ports, duration, serving_ports, whole
+from mq_django.management.verb_types import address, check_ports, duration, serving_ports, whole
 from mq_django.middleware import publishing_chain
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
@@ -50,7 +48,7 @@ logger = get_logger(__name__)
 
 #: Loaded when it is needed: consumers do not need the inspector.
 WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
-SAMPLER = "mq_django.observability.sampling.Sampler"
+SAMPLER = "mq_django.observability.problem_watch.Sampler"
 REPAIRER = "mq_django.workflows.definitions.RunRepairer"
 
 NEEDS_POSIX = (

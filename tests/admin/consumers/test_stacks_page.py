@@ -8,7 +8,7 @@ import pytest
 
 from mq_django.admin import consumer_pages
 from mq_django.conf import get_config
-from mq_django.core.numbers import LAST_MS
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
 from mq_django.stores.control import StackRequests
 from mq_django.transport.connections import open_transport

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Retry
 from mq_django.stores.base import Settlement
 from tests.admin.conftest import BASE
 from tests.seeding import CONSUMER, dead_entry, publish, store, take

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from mq_django import inspector
 from mq_django.admin import bulk_pages
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
-from mq_django.core.outcomes import Expire
+from mq_django.core.messages import Expire
 from tests.admin.conftest import BASE
 from tests.seeding import publish, set_aside, settle, take
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import topics
-from mq_django.core.outcomes import Expire
+from mq_django.core.messages import Expire
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import bury, handle, publish, settle, take

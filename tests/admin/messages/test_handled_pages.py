@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from mq_django import inspect
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import handle

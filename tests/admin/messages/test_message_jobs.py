@@ -7,7 +7,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector, topics
 from mq_django.admin import bulk_pages
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.inspector import actions, jobs
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.background_jobs import IDLE

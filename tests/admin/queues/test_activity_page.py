@@ -8,7 +8,7 @@ import pytest
 from django.utils.html import strip_tags
 
 from mq_django import inspect, schedules
-from mq_django.consumers.supervisor.job_runner import work_here
+from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import action_log

@@ -8,8 +8,8 @@ from django.contrib.admin.models import LogEntry
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.holds import hold_score, subject_of
-from mq_django.core.outcomes import Park
+from mq_django.core.breakers import hold_score, subject_of
+from mq_django.core.messages import Park
 from mq_django.inspector import holds
 from mq_django.inspector.holds import end_hold, hold, open_breaker
 from mq_django.stores.base import Settlement

@@ -9,7 +9,7 @@ from mq_django.admin.ui import live
 from mq_django.admin.ui.text import to_url
 from mq_django.core import clock
 from mq_django.core.limits import key_hash
-from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Retry, SetAside
 from mq_django.inspector import dead_letters
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import NO_KEY

@@ -7,7 +7,7 @@ import pytest
 from mq_django import inspector
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Bury
+from mq_django.core.messages import Bury
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE, history
 from tests.admin.pages import main_of

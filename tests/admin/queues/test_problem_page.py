@@ -11,7 +11,7 @@ from mq_django.conf import get_config
 from mq_django.errors import InvalidArguments, NotSupported, UnknownQueue
 from mq_django.inspector import actions
 from mq_django.inspector.problem_list import KINDS
-from mq_django.stores import mutes
+from mq_django.stores import preferences
 from tests.admin.conftest import BASE
 from tests.seeding import beat, publish, set_aside
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_muted_is_an_error_and_nothing_is_written(redis_client, n
         inspect.mute("emails", "tired", seconds=60)
     with pytest.raises(InvalidArguments):
         inspect.mute("emails", "late", seconds=0)
-    monkeypatch.setattr(mutes, "MAX_MUTES", 0)
+    monkeypatch.setattr(preferences, "MAX_MUTES", 0)
     with pytest.raises(NotSupported):
         inspect.mute("emails", "late", seconds=60)
     assert not redis_client.exists(f"{namespace}:muted")

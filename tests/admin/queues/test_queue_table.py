@@ -7,7 +7,7 @@ import pytest
 
 from mq_django.inspector import actions, queues
 from mq_django.inspector.problem_list import mute
-from mq_django.stores import stars
+from mq_django.stores import preferences
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury, publish, tally
 
@@ -158,7 +158,7 @@ def test_a_starred_queue_stands_first_for_its_user(viewer, operator, mq_settings
 
 
 def test_stars_are_bounded_and_end_with_their_queue(viewer, mq_settings, monkeypatch, redis_client, namespace):
-    monkeypatch.setattr(stars, "MAX_STARS", 2)
+    monkeypatch.setattr(preferences, "MAX_STARS", 2)
     mq_settings(QUEUES={"a": {}, "b": {}, "c": {}})
     for name in ("a", "b"):
         viewer.post(f"{BASE}star/", {"star": name})

@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import topics
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Retry
 from mq_django.inspector import topics as inspected
 from mq_django.registry import subscriber
 from mq_django.stores import open_log

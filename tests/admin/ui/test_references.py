@@ -12,7 +12,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.limits import key_hash
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.messages import Bury, Retry
 from mq_django.inspector import actions, dead_letters, jobs, message_lists
 from mq_django.inspector.holds import hold
 from mq_django.stores.base import Settlement

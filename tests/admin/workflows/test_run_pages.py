@@ -10,7 +10,7 @@ from mq_django.conf import get_config
 from mq_django.core.flow_graph import FlowGraph
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY, WorkflowKeys
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.messages import Bury, StepEnd
 from mq_django.core.running_handler import Progress, progress_text
 from mq_django.inspector import workflow_runs
 from mq_django.producers.workflow_steps import open_home

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.apps import AppConfig
 
 from mq_django.consumers.supervisor import supervisor
-from mq_django.consumers.supervisor.trimmers import Trimmer
+from mq_django.consumers.supervisor.chores import Trimmer
 
 
 class Stuck(AppConfig):

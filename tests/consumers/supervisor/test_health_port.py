@@ -13,7 +13,7 @@ import pytest
 import redis
 from django.core.management import CommandError, call_command
 
-from mq_django.management.argument_types import check_ports, serving_ports
+from mq_django.management.verb_types import check_ports, serving_ports
 from mq_django.transport.private_server import PrivateServer
 from tests.shell import free_port
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers import machine
+from mq_django.consumers import processes
 from mq_django.consumers.service import held_for, interval
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks, Silence
 from mq_django.consumers.supervisor.supervisor import Supervisor
@@ -198,10 +198,10 @@ def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, co
 
 
 def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, workers, members):
-    here = machine.here()._asdict()
+    here = processes.here()._asdict()
     gone = {**here, "pid": 2**22 - 1, "started": "1"}
     members.beat("dead-here", gone, {"dead-here-1": gone})
-    members.beat("orphan-here", gone, {"orphan-here-1": {**here, "pid": 1, "started": machine.started(1)}})
+    members.beat("orphan-here", gone, {"orphan-here-1": {**here, "pid": 1, "started": processes.started(1)}})
     members.beat("reused-pid", {**here, "pid": 1, "started": "1"}, {})
     members.beat("other-boot", {**gone, "boot": "x"}, {})
     members.beat("other-container", {**gone, "pids": "pid:[1]"}, {})

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import trimmers
+from mq_django.consumers.supervisor import chores
+from mq_django.consumers.supervisor.chores import HistoryTrimmer
 from mq_django.consumers.supervisor.services import ServerServices
-from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.handled import MessageHistory
 from mq_django.transport.connections import open_transport
@@ -30,12 +30,12 @@ def histories(mq_settings):
 
 
 def test_each_queue_is_trimmed_to_its_end(histories):
-    assert HistoryTrimmer(histories).run_once() == trimmers.HISTORY_INTERVAL
+    assert HistoryTrimmer(histories).run_once() == chores.HISTORY_INTERVAL
     assert left("default") == left("emails") == ["m11", "m10", "m9"]
 
 
 def test_a_queue_with_too_much_does_not_delay_the_others(histories, monkeypatch):
-    monkeypatch.setattr(trimmers, "HISTORY_TRIMS", 1)
+    monkeypatch.setattr(chores, "HISTORY_TRIMS", 1)
     trimmer = HistoryTrimmer(histories)
     trimmer.run_once()
     assert len(left("default")) == len(left("emails")) == 7

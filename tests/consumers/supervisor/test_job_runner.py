@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import job_runner as runner
-from mq_django.consumers.supervisor.job_runner import JobRunner
-from mq_django.core.outcomes import Bury
+from mq_django.consumers.supervisor import chores as runner
+from mq_django.consumers.supervisor.chores import JobRunner
+from mq_django.core.messages import Bury
 from mq_django.inspector import jobs
 from mq_django.transport.private_server import PrivateServer
 from tests.seeding import bury_many, publish, settle, take

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError
 
-from mq_django.management.argument_types import serving_ports
+from mq_django.management.verb_types import serving_ports
 from tests.consumers.trees import kill
 from tests.optional import needs_prometheus
 from tests.shell import free_port

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.worker_states import Preferences
+from mq_django.consumers.supervisor.worker_set import Preferences
 from mq_django.core.partitions import preferred
 from mq_django.stores.members import Membership
 

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from mq_django.consumers.supervisor.private_folder import private_folder
+from mq_django.consumers.processes import private_folder
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from mq_django.consumers.supervisor.private_folder import private_folder
+from mq_django.consumers.processes import private_folder
 with private_folder("shop-", Path(sys.argv[1])) as folder:
     (folder / "file").touch()
     os.kill(os.getpid(), 9)

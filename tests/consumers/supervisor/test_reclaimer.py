@@ -17,8 +17,7 @@ from mq_django.consumers.supervisor.reclaimer import (
     reclaim,
     reclaim_supervisor,
 )
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
+from mq_django.core.messages import Ack, Bury, Delivery, HandBack, Message, Retry, Undecodable
 from mq_django.errors import ConnectionLost
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members, Membership

@@ -8,7 +8,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor import services
 from mq_django.consumers.supervisor.services import AGAIN, PORTION, RELEASER_IDLE, TICK, AnnouncedReleaser
-from mq_django.core.outcomes import SetAside
+from mq_django.core.messages import SetAside
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client

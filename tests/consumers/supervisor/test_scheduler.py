@@ -12,7 +12,7 @@ from mq_django import queues, registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.core.outcomes import SetAside
+from mq_django.core.messages import SetAside
 from mq_django.core.schedules import Every, Scheduled, every
 from mq_django.producers.queues import Queue
 from mq_django.signals import message_published

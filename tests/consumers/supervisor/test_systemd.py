@@ -10,10 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django.consumers.service import STUCK
-from mq_django.consumers.supervisor import systemd as module
-from mq_django.consumers.supervisor.health import Health, MainLoop
+from mq_django.consumers.supervisor import health as module
+from mq_django.consumers.supervisor.health import VARIABLES, Health, MainLoop, NotifySocket, SystemdNotifier, notifying
 from mq_django.consumers.supervisor.launcher import environment
-from mq_django.consumers.supervisor.systemd import VARIABLES, NotifySocket, SystemdNotifier, notifying
 from mq_django.transport.private_server import PrivateServer
 from tests.processes import processes
 from tests.shell import free_port

@@ -3,15 +3,14 @@ import logging
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import trimmers
-from mq_django.consumers.supervisor.trimmers import Trimmer
-from mq_django.core.outcomes import ACK
+from mq_django.consumers.supervisor import chores
+from mq_django.consumers.supervisor.chores import Trimmer
+from mq_django.core.messages import ACK
 from mq_django.errors import ConnectionLost
 from mq_django.signals import retention_alarm
 from mq_django.stores import open_log, topic_stats
 from mq_django.stores.base import Settlement
-from mq_django.stores.log import Log, PartitionedLog
-from mq_django.stores.topic_store import TopicStore
+from mq_django.stores.log import Log, PartitionedLog, TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.commands import calls
@@ -24,7 +23,7 @@ ME = "host-1-me"
 
 @pytest.fixture(autouse=True)
 def _rare_checks(monkeypatch):
-    monkeypatch.setattr(trimmers, "LOG_INTERVAL", 600.0)
+    monkeypatch.setattr(chores, "LOG_INTERVAL", 600.0)
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_a_turn_is_of_one_supervisor_and_no_number_holds_it(log, redis_client, l
 
 
 def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_client, monkeypatch):
-    monkeypatch.setattr(trimmers, "MAX_COUNTED", 100)
+    monkeypatch.setattr(chores, "MAX_COUNTED", 100)
     monkeypatch.setattr(topic_stats, "PAGE", 100)
     for ms in range(900):
         redis_client.xadd(log.keys.log, {"type": "paid", "data": "1"}, id=f"{1_700_000_000_000 + 1000 * ms}-0")

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.worker_states import slots_in_use, worker_activity
+from mq_django.consumers.supervisor.worker_set import slots_in_use, worker_activity
 from mq_django.stores.members import MAX_RUNNING
 
 THREADS, COROUTINES = 2, 3

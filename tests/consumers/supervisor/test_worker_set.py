@@ -9,8 +9,7 @@ import pytest
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.supervisor import worker_set, workers
 from mq_django.consumers.supervisor.launcher import Launcher
-from mq_django.consumers.supervisor.worker_set import REFUSED_PAUSE, SUSPEND_AGAIN, WorkerSet
-from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.worker_set import REFUSED_PAUSE, SUSPEND_AGAIN, WorkerSet, WorkerStates
 from mq_django.consumers.supervisor.workers import (
     FIRST_PAUSE,
     LAST_STEPS,
@@ -22,7 +21,7 @@ from mq_django.consumers.supervisor.workers import (
     WorkerProcess,
     spawn,
 )
-from mq_django.consumers.worker.isolation import backlog_of
+from mq_django.consumers.worker.dispatcher import backlog_of
 
 
 class Process:

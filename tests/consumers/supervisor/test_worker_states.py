@@ -9,7 +9,7 @@ import pytest
 
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.worker_set import WorkerStates
 from mq_django.consumers.supervisor.workers import WorkerOptions, WorkerProcess
 
 

@@ -15,11 +15,9 @@ from django.db import connection, transaction
 
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.breakers import Cancels
 from mq_django.core import clock
-from mq_django.core.batches import BatchBisection
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, HandBack, Retry
+from mq_django.core.messages import ACK, Ack, BatchBisection, Bury, Cancel, Delivery, Expire, HandBack, Message, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import progress
 from mq_django.errors import HandlerTimeout, InvalidOutcomes, NotInHandler

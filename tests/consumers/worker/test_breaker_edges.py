@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from mq_django import Ack, Breaker, Retry, handler
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector import problems, workflow_runs
 from mq_django.inspector.holds import end_hold, hold, holds, open_breaker

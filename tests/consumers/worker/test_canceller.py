@@ -7,11 +7,10 @@ import time
 import pytest
 
 from mq_django import is_cancelled, uninterrupted
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.breakers import Cancels
+from mq_django.consumers.worker.progress import Canceller
 from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers
-from mq_django.consumers.worker.timekeeper import Canceller
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
+from mq_django.core.messages import CANCEL, Ack, Cancel, Delivery, HandBack, Message
 from mq_django.errors import ConnectionLost, HandlerCancelled
 from mq_django.stores.control import StackRequests
 from tests.consumers.rig import running

@@ -14,7 +14,7 @@ from django.utils import timezone, translation
 
 from mq_django.consumers.worker import call_path
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry
 from tests import working
 from tests.consumers.rig import running
 from tests.waiting import wait_until

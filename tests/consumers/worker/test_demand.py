@@ -11,7 +11,7 @@ from mq_django import registry
 from mq_django.consumers.worker.fetchers import MAX_WAITING
 from mq_django.consumers.worker.pools import BLOCKED
 from mq_django.core.keys import GROUP
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.registry import _batches, _handlers, _kinds, handler, kinds
 from tests.consumers.rig import Rig
 from tests.waiting import wait_until

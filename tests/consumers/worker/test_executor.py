@@ -14,8 +14,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry
+from mq_django.core.messages import ACK, Ack, Bury, Delivery, Expire, HandBack, Message, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import progress
 from mq_django.errors import HandlerTimeout, Interrupted

@@ -8,7 +8,7 @@ from mq_django import queues
 from mq_django.consumers.shared_state import HANDLED
 from mq_django.consumers.worker.fetchers import FIRST
 from mq_django.core.keys import GROUP
-from mq_django.core.outcomes import Ack, Bury, SetAside
+from mq_django.core.messages import Ack, Bury, SetAside
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

@@ -15,8 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mq_django.consumers import processes
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import main, slots
+from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import ChildProcess
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -34,8 +35,8 @@ os.register_at_fork(before=lambda: [each() for each in before_forks])
 @pytest.fixture
 def consumer(monkeypatch, mq_settings):
     """What a consumer process has: its signal handlers, an event loop, connections, the shared state and a lifeline."""
-    monkeypatch.setattr(slots, "_closers", [])
-    monkeypatch.setattr(slots, "generation", 0)
+    monkeypatch.setattr(processes, "_closers", [])
+    monkeypatch.setattr(processes, "generation", 0)
     lifeline, other_end = os.pipe()
     # Both ends are the same file, and this one is its supervisor's.
     os.close(other_end)
@@ -159,7 +160,7 @@ def test_processes_that_handlers_have_left_are_ended(subtests):
             warnings.simplefilter("ignore", DeprecationWarning)
             child = get_context("fork").Process(target=pause, args=(ignored,))
             child.start()
-            slots.end_children(patience=0.1)
+            processes.end_children(patience=0.1)
             child.join(10)
             assert not child.is_alive()
 
@@ -169,7 +170,7 @@ def test_a_pool_that_a_handler_still_uses_is_ended():
         warnings.simplefilter("ignore", DeprecationWarning)
         pool = get_context("fork").Pool(2)
         pool.map_async(time.sleep, [60])
-        slots.end_children(patience=10.0)
+        processes.end_children(patience=10.0)
     assert not pool._worker_handler.is_alive()
     assert active_children() == []
     # It has been, but has to be told so.
@@ -180,7 +181,7 @@ def test_processes_are_ended_before_a_consumer_exits_whose_handlers_still_run(mo
     done = []
     monkeypatch.setattr(main.Outage, "grace", main.Outage.grace)
     monkeypatch.setattr(main, "ChildProcess", lambda _: SimpleNamespace(run=lambda: 3))
-    monkeypatch.setattr(main.slots, "end_children", lambda: done.append("children"))
+    monkeypatch.setattr(main.processes, "end_children", lambda: done.append("children"))
     monkeypatch.setattr(main.logging, "shutdown", lambda: None)
     monkeypatch.setattr(main.os, "_exit", done.append)
     main.run(None)
@@ -195,6 +196,6 @@ def pause(ignored):
 
 
 def test_a_process_that_is_no_consumer_keeps_its_signals(monkeypatch):
-    monkeypatch.setattr(slots, "_closers", [])
+    monkeypatch.setattr(processes, "_closers", [])
     signal.signal(signal.SIGTERM, lambda *_: None)
     assert in_child(lambda: signal.getsignal(signal.SIGTERM).__name__) == "<lambda>"

@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
-from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, backlog_of
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import HandBack
+from mq_django.consumers.worker.dispatcher import Isolation, QuarantineFetcher, backlog_of
+from mq_django.core.messages import HandBack
 from tests.consumers.rig import Rig
 
 

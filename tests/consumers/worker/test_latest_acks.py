@@ -4,8 +4,7 @@ import pytest
 
 from mq_django.consumers.worker import settler
 from mq_django.consumers.worker.settler import LatestAcks
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Delivery, Message, Retry, Undecodable
 from mq_django.stores.base import Settlement
 
 

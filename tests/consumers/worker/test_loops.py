@@ -9,8 +9,8 @@ import time
 import pytest
 from django.utils import translation
 
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import Ack, Retry
+from mq_django.consumers.processes import Grace
+from mq_django.core.messages import Ack, Retry
 from tests.consumers.rig import Rig, running
 from tests.waiting import wait_until
 

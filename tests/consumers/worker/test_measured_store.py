@@ -5,7 +5,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.measuring import Measurers
 from mq_django.consumers.worker.measured_store import MeasuredStore, measured
-from mq_django.core.outcomes import ACK, Retry
+from mq_django.core.messages import ACK, Retry
 from mq_django.stores.base import Settlement
 
 

@@ -9,8 +9,7 @@ from asgiref.sync import markcoroutinefunction
 
 from mq_django import task
 from mq_django.conf import get_config
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Delivery, Message, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.texts import MAX_TEXT, MAX_TRACEBACK
 from mq_django.errors import ConfigurationError

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.worker import fetchers
-from mq_django.consumers.worker.open_fetchers import Fetchers
+from mq_django.consumers.worker.consumer import Fetchers
 from mq_django.errors import ConnectionLost
 from mq_django.producers import queues
 from mq_django.registry import Handler

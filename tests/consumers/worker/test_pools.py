@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import Ack, HandBack, Retry
+from mq_django.core.messages import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 from tests.consumers.rig import running

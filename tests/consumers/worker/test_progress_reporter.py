@@ -4,8 +4,7 @@ from mq_django import get_progress, queues
 from mq_django.conf import get_config
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import ReportBook
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK, Delivery, Message
 from mq_django.core.running_handler import HandlerRun, Progress, progress, running
 from mq_django.transport.connections import open_session
 from tests.commands import script_calls

@@ -8,8 +8,8 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers.worker import fetchers, resting
+from mq_django.consumers.worker.consumer import Fetchers
 from mq_django.consumers.worker.fetchers import Fetcher
-from mq_django.consumers.worker.open_fetchers import Fetchers
 from mq_django.consumers.worker.resting import RestingQueues
 from mq_django.core.keys import GROUP
 from mq_django.errors import ConnectionLost

@@ -6,11 +6,11 @@ from contextlib import suppress
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.settler import FULL, Settler, SettleService
-from mq_django.consumers.worker.slots import Grace
-from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
 from mq_django.stores import open_store

@@ -10,8 +10,7 @@ from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
 from mq_django.consumers.worker.progress import StreamSender
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.ids import message_id_of
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK
+from mq_django.core.messages import ACK, Delivery, Message
 from mq_django.core.running_handler import HandlerRun, running
 from mq_django.errors import ConnectionLost, InvalidChunk, NotInHandler, NotSupported, RedisOutOfMemory, WrongKeyType
 from mq_django.inspector.dead_letters import redrive_messages

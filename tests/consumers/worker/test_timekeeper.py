@@ -4,8 +4,8 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.timekeeper import Releaser
-from mq_django.core.outcomes import SetAside
+from mq_django.consumers.worker.progress import Releaser
+from mq_django.core.messages import SetAside
 from mq_django.registry import Handler, _handlers, register
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from mq_django import __version__
 from mq_django.conf import get_config
-from mq_django.core.version import PROTOCOL, VERSION
+from mq_django.core.message_format import PROTOCOL
 from mq_django.inspector.doctor.findings import DoctorFinding
 from mq_django.inspector.doctor.report import CODES, examine_project
 from mq_django.stores import open_members
@@ -55,7 +56,7 @@ def announce(queue: str, supervisor: str = "s1", **described: object) -> None:
     """Make a consumer live, as a supervisor of this version with the settings of this process announces it."""
     config = get_config().queue(queue)
     visibility = round(config.visibility_timeout.total_seconds() * 1000)
-    own = {"host": "web1", "version": VERSION, "protocol": PROTOCOL, "visibility_ms": visibility, **described}
+    own = {"host": "web1", "version": __version__, "protocol": PROTOCOL, "visibility_ms": visibility, **described}
     process = {"host": own["host"], "version": own["version"], "threads": 8, "pid": described.get("pid")}
     open_members(config, open_transport("produce", config.connection)).beat(
         supervisor, own, {f"{supervisor}-c": process}

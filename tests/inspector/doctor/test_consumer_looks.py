@@ -2,8 +2,9 @@
 
 import pytest
 
+from mq_django import __version__
 from mq_django.conf import get_config
-from mq_django.core.version import PROTOCOL, VERSION
+from mq_django.core.message_format import PROTOCOL
 from mq_django.producers import topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import open_transport
@@ -45,7 +46,7 @@ def test_consumers_of_other_versions(found, subtests):
             announce("emails", "s2", host="web2", **announced)
             (finding,) = found("D3")
             assert (finding.code, finding.level) == ("D303", "warning")
-            assert f"{announced.get('version', VERSION)} on web2" in finding.seen
+            assert f"{announced.get('version', __version__)} on web2" in finding.seen
 
 
 def test_a_group_that_lags_towards_its_retention(found, mq_settings):

@@ -5,8 +5,7 @@ from typing import Any
 
 from mq_django.core.jsontext import dumps
 from mq_django.core.limits import key_hash
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Cancel, Delivery, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.stream_store import StreamStore

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import ACK, Bury, Expire
+from mq_django.core.messages import ACK, Bury, Expire
 from mq_django.errors import StoreError
 from mq_django.stores.base import Settlement
 from mq_django.stores.outbox_marks import ClaimName, EndedMessages, NotNext, OutboxMarks, note_ended

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.outcomes import HandBack
+from mq_django.core.messages import HandBack
 from mq_django.core.partitions import number_in
 from mq_django.errors import QueueClosed
 from mq_django.stores import open_store

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, Delivery, Retry
 from mq_django.core.running_handler import Progress, Report
 from mq_django.stores.base import Also, Settlement, Store
 from mq_django.stores.control import StackRequests

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mq_django.core.outcomes import HandBack, Retry, SetAside
+from mq_django.core.messages import HandBack, Retry, SetAside
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull, QueueNotFound
 from mq_django.stores.members import Members
 from mq_django.stores.rsmq_queues import RsmqQueues

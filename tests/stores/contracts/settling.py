@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from mq_django.core.keys import GroupKeys
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Store
 from mq_django.stores.control import CancelRequests
 from mq_django.stores.stream_store import StreamStore

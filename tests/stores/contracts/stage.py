@@ -8,8 +8,7 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.core.keys import GroupKeys, RsmqKeys
-from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Outcome
+from mq_django.core.messages import Delivery, Outcome
 from mq_django.core.publication import Publication
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement, Store

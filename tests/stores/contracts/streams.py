@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mq_django.core.outcomes import ACK, HandBack, SetAside
+from mq_django.core.messages import ACK, HandBack, SetAside
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
 

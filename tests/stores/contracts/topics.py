@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from mq_django.core.messages import ACK, HandBack
 from mq_django.core.offsets import BEGINNING, END
-from mq_django.core.outcomes import ACK, HandBack
 from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mq_django.core.outcomes import ACK, HandBack, SetAside
+from mq_django.core.messages import ACK, HandBack, SetAside
 from mq_django.core.publication import Publication, publication
 from mq_django.errors import AlreadyPublished, QueueFull
 from mq_django.stores.base import Store

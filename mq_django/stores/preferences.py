@@ -1,14 +1,44 @@
-"""Muted problems: kinds of problems of queues that are left out until a time, with who muted them, and why."""
+"""What users choose to see of queues: those that are starred come first, and muted kinds of problems are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import mutes_key
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
+from mq_django.core.keys import mutes_key, stars_key
 from mq_django.errors import DecodeError
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Transport, reply_or_raise
+
+#: Queues that a user can star, and users who can.
+MAX_STARS, MAX_USERS = 50, 1000
+
+
+def read_stars(namespace: str, user: str) -> Command:
+    """Return the command that reads the stars of a user: see stars_in()."""
+    return ("HGET", stars_key(namespace), user)
+
+
+def stars_in(reply: Any) -> Sequence[str]:
+    """Return the queues in a reply that are starred; none for a value that another program wrote."""
+    try:
+        found = loads(reply_or_raise(reply) or b"[]")
+    except DecodeError:
+        return ()
+    return [name for name in found if isinstance(name, str)][:MAX_STARS] if isinstance(found, list) else ()
+
+
+def write_stars(transport: Transport, namespace: str, user: str, queues: Sequence[str]) -> bool:
+    """Keep the queues that a user has starred; return False if there are too many of them, or of users."""
+    key = stars_key(namespace)
+    if not queues:
+        transport.ask(("HDEL", key, user))
+        return True
+    users, is_known = map(reply_or_raise, transport.pipeline([("HLEN", key), ("HEXISTS", key, user)]))
+    if len(queues) > MAX_STARS or (users >= MAX_USERS and not is_known):
+        return False
+    transport.ask(("HSET", key, user, dumps(list(queues))))
+    return True
+
 
 #: Mutes that are kept. The next one then needs the end of another.
 MAX_MUTES = 1000
@@ -27,7 +57,7 @@ class Mute(NamedTuple):
 Mutes = Mapping[tuple[str, str], Mute]
 
 
-def read_command(namespace: str) -> Command:
+def read_mutes(namespace: str) -> Command:
     """Return the command that reads all mutes: see mutes_in()."""
     return ("HGETALL", mutes_key(namespace))
 
@@ -39,10 +69,10 @@ def mutes_in(reply: Any, now_ms: int) -> Mutes:
     return {name: mute for name, mute in found.items() if mute is not None and mute.until_ms > now_ms}
 
 
-def write(transport: Transport, namespace: str, queue: str, kind: str, mute: Mute, now_ms: int) -> bool:
+def write_mute(transport: Transport, namespace: str, queue: str, kind: str, mute: Mute, now_ms: int) -> bool:
     """Mute a kind of problem of a queue, and forget mutes that have ended; return False if there are too many."""
     key = mutes_key(namespace)
-    (reply,) = transport.pipeline([read_command(namespace)])
+    (reply,) = transport.pipeline([read_mutes(namespace)])
     known, there = mutes_in(reply, now_ms), reply_or_raise(reply)[::2]
     ended = [field for field in there if _name(field) not in known]
     if len(known) >= MAX_MUTES and (queue, kind) not in known:
@@ -54,7 +84,7 @@ def write(transport: Transport, namespace: str, queue: str, kind: str, mute: Mut
     return True
 
 
-def delete(transport: Transport, namespace: str, queue: str, kind: str) -> bool:
+def delete_mute(transport: Transport, namespace: str, queue: str, kind: str) -> bool:
     """Unmute a kind of problem of a queue, and return whether it was muted."""
     return bool(transport.ask(("HDEL", mutes_key(namespace), f"{kind}|{queue}")))
 
