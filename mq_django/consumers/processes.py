@@ -161,7 +161,7 @@ def end_children(patience: float = 1.0) -> None:
     Python would wait for them at its exit, or leave them behind if a handler still runs.
 
     Args:
-        patience: seconds in which each may clean up after a SIGTERM.
+        patience: seconds in which they may clean up after a SIGTERM.
     """
     # Loaded by the first process that a handler has started.
     if (used := sys.modules.get("multiprocessing.util")) is None:
@@ -171,10 +171,13 @@ def end_children(patience: float = 1.0) -> None:
     ending = threading.Thread(target=end_pools, args=(0,), daemon=True)
     ending.start()
     ending.join(patience)
-    for child in sys.modules["multiprocessing.process"].active_children():
+    children = sys.modules["multiprocessing.process"].active_children()
+    for child in children:
         logger.warning("Process %d, which a handler has started and left, is ended", child.pid)
         child.terminate()
-        child.join(patience)
+    grace = Grace(patience)
+    for child in children:
+        child.join(grace.left())
         if child.is_alive():
             child.kill()
 

@@ -165,6 +165,22 @@ def test_processes_that_handlers_have_left_are_ended(subtests):
             assert not child.is_alive()
 
 
+def test_many_processes_that_do_not_end_are_waited_for_together(monkeypatch):
+    """A pool of ten that ignores SIGTERM would otherwise take ten times the grace."""
+    calls = []
+
+    class Child(SimpleNamespace):
+        def __getattr__(self, name):
+            return lambda *args: calls.append((name, self.pid, *args)) or True
+
+    children = [Child(pid=1), Child(pid=2)]
+    monkeypatch.setattr("multiprocessing.process.active_children", lambda: children)
+    processes.end_children(patience=0.0)
+    ends = [("join", 0.0), ("is_alive",), ("kill",)]
+    waits = [(name, pid, *args) for pid in (1, 2) for name, *args in ends]
+    assert calls == [("terminate", 1), ("terminate", 2), *waits]
+
+
 def test_a_pool_that_a_handler_still_uses_is_ended():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
