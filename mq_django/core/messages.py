@@ -172,8 +172,8 @@ class Retry(Exception):
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
-    #: One line, which is logged, and shown in the admin with the traceback. For an exception or another value, its
-    #: text. If it is empty and the Retry is raised inside `except`, the handled exception gives both.
+    #: One line, which is logged, and shown in the admin with the traceback. An exception gives both, also the one that
+    #: is handled where a Retry without an error is raised. Another value gives its text.
     error: str = ""
     traceback: str = ""
     #: Its partner is down: it counts for the breaker of its handler or queue.
@@ -213,8 +213,8 @@ class Bury(Exception):
     An operator can inspect it there, and redrive it.
     """
 
-    #: One line, which is logged, and shown in the admin with the traceback. For an exception or another value, its
-    #: text.
+    #: One line, which is logged, and shown in the admin with the traceback. An exception gives both. Another value
+    #: gives its text.
     error: str = ""
     traceback: str = ""
     #: Why, for middleware and the receivers of signals: `error` if a handler asks for it. mq_django buries with
@@ -295,12 +295,13 @@ def outcome_of(returned: object, *, keeps_result: bool = False) -> Outcome:
 
 def with_texts(outcome: Retry | Bury) -> Retry | Bury:
     """Return an outcome with texts: a handler may return Bury(error), or raise Retry() inside `except`."""
-    error, trace = text_of(outcome.error), text_of(outcome.traceback, slice(-MAX_TRACEBACK, None))
-    if not error:
-        # The one that a traceback shows: the cause, else the context.
-        handled = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)
-        if handled is not None:
-            error, trace = summary_of(handled), trace or traceback_of(handled)
+    given: object = outcome.error
+    # The one that a traceback shows: the cause, else the context.
+    handled = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)
+    cause = given if isinstance(given, BaseException) else handled
+    error, trace = text_of(given), text_of(outcome.traceback, slice(-MAX_TRACEBACK, None))
+    if cause is not None and (cause is given or not error):
+        error, trace = summary_of(cause), trace or traceback_of(cause)
     return replace(outcome, error=error, traceback=trace)
 
 

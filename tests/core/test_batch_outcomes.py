@@ -13,8 +13,9 @@ def test_one_outcome_is_that_of_all(subtests):
 
 
 def test_an_error_becomes_text():
-    (outcome,) = outcomes_of([Bury(ValueError("bad"))], 1)
-    assert outcome.error == "bad"
+    """The text of a KeyError alone would be the key."""
+    (outcome,) = outcomes_of([Bury(KeyError("bad"))], 1)
+    assert (outcome.error, outcome.traceback) == ("KeyError: 'bad'", "KeyError: 'bad'\n")
 
 
 def test_anything_else_is_an_error(subtests):

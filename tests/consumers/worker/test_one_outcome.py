@@ -198,9 +198,10 @@ def test_what_has_not_run_is_not_acked(consumer):
 
 def test_an_outcome_may_be_raised(consumer):
     retry, _ = consumer(raised(Retry(delay=30, error=ValueError("later"))))
-    assert (retry.delay.total_seconds(), retry.error) == (30, "later")
+    assert (retry.delay.total_seconds(), retry.error) == (30, "ValueError: later")
+    assert retry.traceback == "ValueError: later\n"
     bury, neighbour = consumer(raised(Bury(Mute())))
-    assert (bury.error, neighbour) == (f"{__name__}.Mute without a text", ACK)
+    assert (bury.error, neighbour) == (f"{__name__}.Mute", ACK)
 
 
 def test_a_retry_that_is_raised_inside_except_has_the_error_that_was_handled(consumer):
