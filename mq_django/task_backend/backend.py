@@ -25,6 +25,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of
 from mq_django.discovery import import_declaring
+from mq_django.producers.queues import has_rows
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, InvalidTask, Task, task_backends
@@ -242,6 +243,7 @@ class TaskBackend(Base):
         Raises:
             TaskResultDoesNotExist: there is no result, it has expired, or this process has no task of its path.
             StoreError: Redis cannot be reached, or refuses the command.
+            DatabaseError: Redis has no result, and a database that may have its row of the outbox cannot be read.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         text = text_of(result_id)
@@ -271,11 +273,12 @@ class TaskBackend(Base):
 
 def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result, AnyTask] | None:
     """Return a result in one of these queues and partitions, and its task, if this process has it."""
-    # The rows of outboxes before Redis, to which a relay may publish them meanwhile.
-    waiting = result_in_outbox(result_id, configs)
-    found = (
-        find_result(open_transports("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
-    )
+    transports = open_transports("produce", [queue.connection for queue in configs])
+    found = find_result(transports, configs, result_id)
+    if found is None and any(map(has_rows, configs)):
+        waiting = result_in_outbox(result_id, configs)
+        # A relay may have published the row meanwhile.
+        found = find_result(transports, configs, result_id) or waiting
     if found is None or not has_arguments(found.data):
         return None
     path = found.name.removeprefix(STEP_NAME)
