@@ -18,10 +18,14 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 CLOSED = "closed"
 
 
-def record_command(config: DeliveryOptions) -> Command:
-    """Return the command that records the number of partitions of a queue or topic, unless one is recorded."""
+def record_command(config: DeliveryOptions, *, looks: bool = False) -> Command:
+    """Return the command that records the number of partitions of a queue or topic, unless one is recorded.
+
+    Args:
+        looks: record nothing. The reply is the same.
+    """
     keys = [config.keys.recorded, *config.keys.filled]
-    return scripts.command("partitions_record", keys=keys, args=[config.partitions])
+    return scripts.command("partitions_record", keys=keys, args=[config.partitions, *["1"] * looks])
 
 
 def check_reply(config: DeliveryOptions, reply: object) -> None:

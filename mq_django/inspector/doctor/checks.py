@@ -30,7 +30,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.registry import find, names, schedules
-from mq_django.stores.partition_transport import disagreement
+from mq_django.stores.partition_transport import disagreement, record_command
 from mq_django.transport.scripts import Command
 
 # Check the settings, the code and the outboxes of the project, as this process has them.
@@ -447,8 +447,8 @@ def _of_partitions(server: ServerFacts) -> Iterator[str]:
     names = dict.fromkeys(queue.public_name for queue in server.queues if queue.store != "rsmq")
     # The groups of a topic have its number.
     wholes = {found.keys.recorded: found for found in map(get_config().queue, names)}
-    for key, queue in wholes.items():
-        reply = server.transport.pipeline([("HGET", key, "partitions")])[0]
+    for queue in wholes.values():
+        reply = server.transport.pipeline([record_command(queue, looks=True)])[0]
         # On a cluster it may be on another node, which is looked at, too.
         if isinstance(reply, bytes) and reply != str(queue.partitions).encode():
             yield f"{disagreement(queue, reply.decode(errors='replace'))}."

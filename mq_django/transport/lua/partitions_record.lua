@@ -4,8 +4,9 @@
 -- KEYS[2..]  filled      {name}:...      STREAM or HASH  what has messages, or schedules that were created at run time,
 --                                        if there are no partitions
 -- ARGV[1]    partitions  by the settings
+-- ARGV[2]    '1' to record nothing; optional
 --
--- Returns what is recorded; '1' if nothing is, and one of these keys is not empty.
+-- Returns what is recorded; if nothing is, '1' if one of these keys is not empty, else ARGV[1].
 
 -- with types
 local control = KEYS[1]
@@ -25,5 +26,7 @@ for i = 2, #KEYS do
     return '1'
   end
 end
-redis.call('hset', control, 'partitions', ARGV[1])
+if ARGV[2] ~= '1' then
+  redis.call('hset', control, 'partitions', ARGV[1])
+end
 return ARGV[1]

@@ -24,3 +24,15 @@ def test_another_number_than_in_the_settings(mq_settings):
     assert "Queue 'default' has 8 partitions in Redis, and PARTITIONS is 4 here" in finding.seen
     mq_settings(QUEUES={"default": {}})
     assert ("D209", "error") in found()
+
+
+def test_messages_of_a_queue_that_had_no_partitions_are_a_finding(mq_settings):
+    """Nothing is recorded of them, and no list of the partitions has them."""
+    mq_settings(QUEUES={"default": {}})
+    queues["default"].publish("act", {}, delay=60)
+    mq_settings(QUEUES={"default": {"PARTITIONS": 4}, "emails": {"PARTITIONS": 2}})
+    (finding,) = examine_project(codes={"D209"}).findings
+    assert "Queue 'default' has no partitions in Redis, and PARTITIONS is 4 here" in finding.seen
+    # A look records no number: this one is right after all.
+    mq_settings(QUEUES={"default": {}, "emails": {}})
+    assert found() == []
