@@ -15,6 +15,7 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from mq_django import registry
 from mq_django.admin.message_pages import editable, state_of
@@ -22,6 +23,7 @@ from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sentence_of, tabs
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
+from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.partitions import public_name
 from mq_django.core.publication import publication
@@ -71,7 +73,10 @@ def show(page: Page, name: str) -> HttpResponse:
         return page.leave(page.queue_url(name), _("Messages are published to the topic, not to one of its groups."))
     original = _original(page, name)
     if page.request.method != "POST":
-        return _form(page, name, Asked(_begun(page, original), {}), original)
+        begun = _begun(page, original)
+        if (task := begun.get(TASK)) and task not in _tasks(name):
+            return page.leave(page.url("publish", name), str(NO_TASK))
+        return _form(page, name, Asked(begun, {}), original)
     fields = {field: str(value) for field, value in page.request.POST.items() if field != "csrfmiddlewaretoken"}
     if SAMPLE in fields:
         return _form(page, name, _sampled(page, name, fields), original)
@@ -174,9 +179,18 @@ def _json(fields: Mapping[str, str], field: str, errors: dict[str, str]) -> Any:
 # Tasks.
 
 
+NO_TASK = gettext_lazy("This task is not registered here.")
+
+
+def _tasks(name: str) -> dict[str, registry.Handler]:
+    """Return the handlers of the tasks that can be run in a queue. Steps run only in workflows."""
+    found = {each: registry.find(name, each) for each in sorted(registry.names(name)) if not each.startswith(STEP_NAME)}
+    return {each: handler for each, handler in found.items() if handler is not None and handler.accepts is not None}
+
+
 def _parameters(name: str, task: str) -> list[Parameter]:
-    """Return the parameters of a task that has a handler in a queue; none for another name."""
-    handler = registry.find(name, task)
+    """Return the parameters of a task; none for another name."""
+    handler = _tasks(name).get(task)
     if handler is None or handler.function is None:
         return []
     found = list(signature(handler.function).parameters.values())
@@ -184,9 +198,9 @@ def _parameters(name: str, task: str) -> list[Parameter]:
 
 
 def _read_task(name: str, asked: Asked) -> Asked:
-    handler = registry.find(name, asked.name)
+    handler = _tasks(name).get(asked.name)
     if handler is None or handler.accepts is None:
-        asked.errors[TASK] = _("This task is not registered here.")
+        asked.errors[TASK] = str(NO_TASK)
         return asked
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -250,9 +264,9 @@ def _shown_parameters(name: str, asked: Asked) -> Iterator[dict[str, str]]:
 
 
 def _form(page: Page, name: str, asked: Asked, original: MessageView | None) -> HttpResponse:
-    names = {each: registry.find(name, each) for each in sorted(registry.names(name)) if each}
-    tasks = [each for each, handler in names.items() if handler is not None and handler.accepts is not None]
+    tasks = list(_tasks(name))
     task = asked.fields.get(TASK, "")
+    handled = {each for each in {*registry.names(name), *_seen(name)} if each and not each.startswith(STEP_NAME)}
     return page.render(
         "publish",
         _("Run a task") if task else _("Publish a message"),
@@ -263,7 +277,7 @@ def _form(page: Page, name: str, asked: Asked, original: MessageView | None) -> 
         tasks=tasks,
         task=task,
         parameters=list(_shown_parameters(name, asked)),
-        handled=sorted({*names, *_seen(name)} - {*tasks}),
+        handled=sorted(handled - {*tasks}),
         is_again=original is not None,
         act_url=page.url("publish", name),
         back_url=page.queue_url(name),

@@ -141,6 +141,18 @@ def test_a_task_that_is_not_there_is_an_error(operator):
     assert inspector.queue("emails").ready == 0
 
 
+def test_only_tasks_are_offered_and_another_address_leads_back(operator):
+    """A task has a second handler, for the steps of workflows that run it."""
+    publish({}, name=f"step:{CHARGE}")
+    offered = operator.get(FORM).content.decode()
+    assert CHARGE in offered
+    assert "step:" not in offered
+    for name in (f"step:{CHARGE}", "nosuch", "form.welcome"):
+        page = operator.get(FORM, {"task": name}, follow=True)
+        assert "This task is not registered here." in page.content.decode()
+        assert page.redirect_chain[0][0] == FORM
+
+
 def test_an_edit_of_a_dead_letter_shows_its_changes_and_where_it_is_no_json(operator):
     bury("emails", "welcome", {"n": 1})
     url = f"{BASE}emails/dead/{dead_entry('emails')}/edit/"
