@@ -59,7 +59,7 @@ class Begun:
 
 def _verb(given: Given) -> Verb:
     what: What = given["what"]
-    return what if given["state"] == "dead" else "purge" if given["state"] == "ready" else "cancel"
+    return what if given["state"] == "dead" or what == "move" else "purge" if given["state"] == "ready" else "cancel"
 
 
 @recorded(_verb, effect=lambda _, found: Effect(found.total if found.word == "begun" else 0, job=found.token))

@@ -8,7 +8,7 @@ because it cannot be recorded.
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
@@ -195,8 +195,9 @@ def recorded(
                 note.begin(parameters, args, kwargs)
                 result = operation(*args, **kwargs)
             except ConnectionLost as error:
-                # It may have been done.
-                note.write(Effect(1, error=class_name(type(error))))
+                # It may have been done. Without Redis there is no entry either, and the caller gets the error.
+                with suppress(Exception):
+                    note.write(Effect(1, error=class_name(type(error))))
                 raise
             else:
                 note.end(effect, result)
@@ -212,7 +213,7 @@ def recorded(
 
 @dataclass(slots=True)
 class _Note:
-    """The entry of one call. Whatever goes wrong with it is logged."""
+    """The entry of one call. If something goes wrong with it, that is logged after the call."""
 
     verb: Verb | Callable[[Given], Verb]
     queue: str | Callable[[Given], str]
@@ -222,39 +223,44 @@ class _Note:
     actor: Actor = Actor("", "code")
     named: Sequence[str] = ()
     undo: Mapping[str, Any] = field(default_factory=dict)
+    #: Why it cannot be written. Wrong arguments end the call, too, with an error of its own.
+    fault: Exception | None = None
 
     def begin(self, parameters: Signature, args: tuple[Any, ...], kwargs: Given) -> None:
         """Note what is known before: who does it, and to what."""
-        with attempt():
+        try:
             bound = parameters.bind(*args, **kwargs)
             bound.apply_defaults()
             self.given = bound.arguments
             by = self.given.get(self.by)
             self.actor = _acts(by if isinstance(by, str) else "")
             self.named = _listed(self.about(self.given) if callable(self.about) else self.given.get(self.about))
+        except Exception as error:  # noqa: BLE001 - the call is made all the same
+            self.fault = error
 
     def end(self, effect: Callable[[Given, Any], Effect], result: Any) -> None:
         """Record the result, if something was changed."""
         with attempt():
+            if self.fault is not None:
+                raise self.fault
             found = effect(self.given, result)
             if found.done or found.error:
                 self.write(found)
 
     def write(self, found: Effect) -> None:
-        """Write the entry."""
-        with attempt():
-            where = self.given.get("criteria")
-            queue = self.queue(self.given) if callable(self.queue) else self.given.get(self.queue)
-            about = {
-                **found._asdict(),
-                "undo": found.undo or self.undo,
-                "verb": self.verb(self.given) if callable(self.verb) else self.verb,
-                "about": _listed(found.about) or self.named,
-                "where": where.as_dict() if isinstance(where, Filter) else {},
-                "reason": self.given.get("reason") or "",
-                "target": self.given.get("target") or "",
-            }
-            record(self.actor, found.queues or ([str(queue)] if queue else ()), about)
+        """Write the entry. Raises the errors of record()."""
+        where = self.given.get("criteria")
+        queue = self.queue(self.given) if callable(self.queue) else self.given.get(self.queue)
+        about = {
+            **found._asdict(),
+            "undo": found.undo or self.undo,
+            "verb": self.verb(self.given) if callable(self.verb) else self.verb,
+            "about": _listed(found.about) or self.named,
+            "where": where.as_dict() if isinstance(where, Filter) else {},
+            "reason": self.given.get("reason") or "",
+            "target": self.given.get("target") or "",
+        }
+        record(self.actor, found.queues or ([str(queue)] if queue else ()), about)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pkgutil import walk_packages
 import pytest
 from django.core.management import call_command
 
-from mq_django import every, inspect, inspector, registry, schedules, topics
+from mq_django import every, inspect, inspector, queues, registry, schedules, topics
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import Filter
@@ -334,6 +334,27 @@ def test_an_operation_does_not_fail_because_it_cannot_be_recorded(redis_client, 
 
     assert inspect.queue("emails").paused
     assert "could not be recorded" in caplog.text
+
+
+def test_what_was_not_done_is_not_reported_as_unrecorded(monkeypatch, caplog):
+    with pytest.raises(InvalidFilter):
+        inspect.hold("emails", name="welcome", key="ann")
+
+    def lose(*_):
+        raise ConnectionLost("refused")
+
+    monkeypatch.setattr(actions, "_switch_each", lose)
+    monkeypatch.setattr("mq_django.stores.activity.record", lose)
+    with pytest.raises(ConnectionLost, match="refused"):
+        inspect.pause("emails")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed"])
+def test_moving_messages_of_any_state_is_called_move(state):
+    queues["emails"].publish("welcome", {}, delay=60 if state == "delayed" else None, on_commit=False)
+    inspect.start_job("emails", "move", state, target="default", who="ann")
+    assert recorded()[0].verb == "move"
 
 
 def test_an_operation_whose_reply_was_lost_is_recorded_as_interrupted(monkeypatch):
