@@ -19,6 +19,7 @@ from django.core.checks import CheckMessage, Warning, register  # noqa: A004 - D
 from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
+from django.utils.functional import Promise
 
 from mq_django.core import clock
 from mq_django.core.clock import use_time_zone
@@ -361,4 +362,4 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
 use_time_zone(current_time_zone, lambda: settings.USE_TZ)
-use_forms(_json_form)
+use_forms(_json_form, Promise)

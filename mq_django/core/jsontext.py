@@ -22,15 +22,25 @@ def _refuse(value: object) -> NoReturn:
 
 
 _form_of: Callable[[Any], Any] = _refuse
+_lazy_types: tuple[type, ...] = ()
 
 
-def use_forms(form_of: Callable[[Any], Any]) -> None:
-    """Set what returns a form in JSON for a value that has none of its own, or raises TypeError or ValueError.
+def use_forms(form_of: Callable[[Any], Any], lazy: type) -> None:
+    """Set the forms in JSON of values that have none of their own, and the class of lazy texts.
 
     `conf` sets what Django's encoder does: this layer does not know it.
+
+    Args:
+        form_of: returns the form of a value, or raises TypeError or ValueError.
+        lazy: the class.
     """
-    global _form_of  # noqa: PLW0603 - set once, when Django's settings are loaded
-    _form_of = form_of
+    global _form_of, _lazy_types
+    _form_of, _lazy_types = form_of, (lazy,)
+
+
+def evaluated(value: object) -> object:
+    """Return the text of a lazy text, such as a translation, and any other value as it is."""
+    return str(value) if issubclass(type(value), _lazy_types) else value
 
 
 class _Encoder(json.JSONEncoder):

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.core.ids import is_text, token
-from mq_django.core.jsontext import dumps, loads, whole
+from mq_django.core.jsontext import dumps, evaluated, loads, whole
 from mq_django.core.messages import Ending
 from mq_django.core.options import StreamLimits
 from mq_django.core.texts import repr_of
@@ -53,6 +53,7 @@ def encoded(chunk: object, limits: StreamLimits) -> tuple[Kind, bytes]:
     """
     most = min(MAX_CHUNK, limits.bytes)
     kind: Kind = "json"
+    chunk = evaluated(chunk)
     try:
         if isinstance(chunk, str):
             kind, value = "text", chunk[: most + 1].encode()
@@ -73,6 +74,7 @@ def encoded_line(line: object) -> bytes:
     Raises:
         InvalidChunk: it is not text, or too long.
     """
+    line = evaluated(line)
     if not isinstance(line, str) or not is_text(line) or len(line) > MAX_LINE:
         raise InvalidChunk(f"A line of the log is text of up to {MAX_LINE:,} characters, not {repr_of(line)}")
     return line.encode()

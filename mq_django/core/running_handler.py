@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from mq_django.core import clock
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
+from mq_django.core.jsontext import LAST_MS, dumps, evaluated, loads, whole
 from mq_django.core.message_streams import RunStream, encoded, encoded_line
 from mq_django.core.messages import Delivery
 from mq_django.core.queue_configs import QueueConfig
@@ -62,6 +62,7 @@ def checked(done: object, total: object, note: object) -> Progress:
         raise InvalidProgress(f"done must be a finite number from 0 to 2**53, not {_shown(done)}")
     if total is not None and not _is_number(total):
         raise InvalidProgress(f"total must be None or a finite number from 0 to 2**53, not {_shown(total)}")
+    note = evaluated(note)
     if not isinstance(note, str) or len(note) > MAX_NOTE:
         raise InvalidProgress(f"note must be text of up to {MAX_NOTE} characters, not {repr_of(note)}")
     try:
@@ -225,7 +226,7 @@ def progress(done: Number, total: Number | None = None, note: str = "") -> None:
         done: how much is done: a finite number from 0 to 2**53. It may be more than the total, which then counts as
             reached.
         total: how much there is to do, as a number of the same unit; None if that is unknown.
-        note: what the handler does now: up to 500 characters.
+        note: what the handler does now: text of up to 500 characters, which may be lazy.
 
     Raises:
         NotInHandler: no handler runs in this context. A thread that a handler starts itself needs a copy of the
@@ -267,8 +268,8 @@ class Streaming:
                     stream(token)
 
         Args:
-            chunk: text, bytes, or anything that has a form in JSON: up to 64 KiB as it is stored, where bytes are
-                base64.
+            chunk: text, also lazy, bytes, or anything that has a form in JSON: up to 64 KiB as it is stored, where
+                bytes are base64.
 
         Raises:
             NotInHandler: no handler runs in this context, or it has several messages.

@@ -1,6 +1,7 @@
 """Chunks: what can be streamed, how it is stored and read, and the buffer of a run."""
 
 import pytest
+from django.utils.translation import gettext_lazy
 
 from mq_django.core.message_streams import (
     MAX_CHUNK,
@@ -31,6 +32,7 @@ def entry(kind="text", value=b"x", **others):
     [
         ("héllo\n", "text", "héllo\n".encode()),
         ("", "text", b""),
+        (gettext_lazy("Yes"), "text", b"Yes"),
         (b"\xff\x00", "bytes", b"/wA="),
         (bytearray(b"a"), "bytes", b"YQ=="),
         (memoryview(b"abcd")[::2], "bytes", b"YWM="),
@@ -67,6 +69,7 @@ def test_a_line_of_the_log_is_text(line):
     with pytest.raises(InvalidChunk, match="A line of the log is text"):
         encoded_line(line)
     assert encoded_line("fetched 20 of 300") == b"fetched 20 of 300"
+    assert encoded_line(gettext_lazy("Yes")) == b"Yes"
 
 
 def test_an_end_has_the_outcome_and_the_error():

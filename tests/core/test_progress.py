@@ -5,6 +5,7 @@ import threading
 from contextvars import Context
 
 import pytest
+from django.utils.translation import gettext_lazy
 
 from mq_django import Progress, progress
 from mq_django.core.messages import Delivery, Message
@@ -47,6 +48,12 @@ def test_the_latest_report_counts(handler_run):
     found = handler_run.report.progress
     assert (found.done, found.total, found.note, found.attempt) == (2, 10, "cups", 3)
     assert handler_run.report.changed
+
+
+def test_a_note_may_be_a_lazy_translation(handler_run):
+    progress(1, 2, note=gettext_lazy("Yes"))
+    assert type(handler_run.report.progress.note) is str
+    assert handler_run.report.progress.note == "Yes"
 
 
 def test_a_handler_that_does_not_report_has_no_report(handler_run):
