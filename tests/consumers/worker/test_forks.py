@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import Event, Thread
@@ -175,6 +176,8 @@ def test_many_processes_that_do_not_end_are_waited_for_together(monkeypatch):
 
     children = [Child(pid=1), Child(pid=2)]
     monkeypatch.setattr("multiprocessing.process.active_children", lambda: children)
+    # As after the first process that a handler has started.
+    import_module("multiprocessing.util")
     processes.end_children(patience=0.0)
     ends = [("join", 0.0), ("is_alive",), ("kill",)]
     waits = [(name, pid, *args) for pid in (1, 2) for name, *args in ends]
