@@ -18,14 +18,14 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 CLOSED = "closed"
 
 
-def record_command(config: DeliveryOptions, *, looks: bool = False) -> Command:
+def record_command(config: DeliveryOptions, *, records: bool = True) -> Command:
     """Return the command that records the number of partitions of a queue or topic, unless one is recorded.
 
     Args:
-        looks: record nothing. The reply is the same.
+        records: if not, nothing is written. The reply is the same.
     """
     keys = [config.keys.recorded, *config.keys.filled]
-    return scripts.command("partitions_record", keys=keys, args=[config.partitions, *["1"] * looks])
+    return scripts.command("partitions_record", keys=keys, args=[config.partitions, *["1"] * (not records)])
 
 
 def check_reply(config: DeliveryOptions, reply: object) -> None:

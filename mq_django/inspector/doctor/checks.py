@@ -448,7 +448,7 @@ def _of_partitions(server: ServerFacts) -> Iterator[str]:
     # The groups of a topic have its number.
     wholes = {found.keys.recorded: found for found in map(get_config().queue, names)}
     for queue in wholes.values():
-        reply = server.transport.pipeline([record_command(queue, looks=True)])[0]
+        reply = server.transport.pipeline([record_command(queue, records=False)])[0]
         # On a cluster it may be on another node, which is looked at, too.
         if isinstance(reply, bytes) and reply != str(queue.partitions).encode():
             yield f"{disagreement(queue, reply.decode(errors='replace'))}."

@@ -81,7 +81,8 @@ class DoctorReport:
             try:
                 self.findings += check.findings(facts, where)
             except StoreError as error:
-                self.add(_not_checked(check.what, error, where))
+                # A report of this code alone must not say that nothing was found.
+                self.findings.append(_not_checked(check.what, error, where))
                 continue
             if check.code != NOT_CHECKED:
                 self.note(AREAS[check.code[1]], check.what)

@@ -5,6 +5,7 @@ import redis
 
 from mq_django import registry
 from mq_django.core.queue_configs import QueueConfig
+from mq_django.inspector.doctor.report import examine_project
 from mq_django.inspector.doctor.server_checks import _name, commands_of
 from tests.inspector.doctor.conftest import levels
 from tests.users import granted_to, rules_of, user
@@ -82,6 +83,13 @@ def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace)
     notes = as_user("-multi")
     assert any("Could not look at rights: MULTI is refused. Add +multi to the rights" in each.seen for each in notes)
     assert rights(notes) == []
+
+
+def test_who_asks_for_rights_alone_hears_that_they_were_not_looked_at(redis_client, redis_url, namespace, mq_settings):
+    with user(redis_client, redis_url, [*rules_of("stream", namespace), "-multi"]) as url:
+        mq_settings(CONNECTION=url)
+        (note,) = examine_project(codes={"D115"}).findings
+    assert note.seen.startswith("Could not look at rights")
 
 
 def test_trying_writes_nothing(as_user, redis_client, namespace, subtests):
