@@ -27,6 +27,7 @@ from mq_django.inspector.message_views import Matcher, MessageState, MessageView
 from mq_django.inspector.queues import all_configs, transports_of
 from mq_django.inspector.readers import Ended, ended, open_reader, reader_of
 from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, StreamReader, most_bytes, one_queue, scan
+from mq_django.stores.dead_letters import next_to
 from mq_django.stores.handled import HandledMessage, MessageHistory
 from mq_django.stores.results import find_result
 from mq_django.transport import scripts
@@ -302,7 +303,7 @@ class _Part:
         begins, ends = offsets.first(chosen.since), offsets.last(chosen.until)
         if after:
             parse(after)
-            edge = after if is_included else f"({after}"
+            edge = after if is_included else next_to(after, "")
             begins, ends = (begins, edge) if chosen.newest_first else (edge, ends)
         order = "xrevrange" if chosen.newest_first else "xrange"
         args: list[Argument] = [begins, ends, order, self._size, most_bytes(chosen.where, chosen.max_bytes)]

@@ -354,7 +354,8 @@ def _words(transport: Transport, command: Command) -> list[str]:
 
 def next_to(entry: str, otherwise: str) -> str:
     """Return the exclusive bound of a range at an entry; `otherwise` if `entry` is empty."""
-    return f"({entry}" if entry else otherwise
+    # Redis refuses an exclusive end at 0-0, which no entry has.
+    return (f"({entry}" if entry.strip("0-") else entry) or otherwise
 
 
 def buried(queue: str, entry: str, fields: Mapping[bytes, bytes]) -> Delivery | bytes:

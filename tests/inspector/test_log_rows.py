@@ -5,7 +5,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.errors import InvalidOffset, UnknownTopic
-from mq_django.inspector import message_lists
+from mq_django.inspector import action_log, message_lists
 from mq_django.transport.sessions import Session
 
 PARTITIONS = 3
@@ -50,6 +50,12 @@ def test_pages_have_each_message_once_in_order(filled, subtests):
         with subtests.test(limit=limit):
             assert pages(limit) == filled
             assert pages(limit, newest_first=True) == filled[::-1]
+
+
+def test_nothing_is_before_the_first_id(filled):
+    """Redis refuses an exclusive end there."""
+    assert message_lists.in_log("orders", after="0-0.1", limit=5, newest_first=True).rows == []
+    assert action_log.actions(after="0-0", limit=5).rows == []
 
 
 def test_a_range_is_one_of_times(filled):
