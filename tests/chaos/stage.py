@@ -80,6 +80,8 @@ class Stage:
         self.rest: Callable[[float], object] = time.sleep
         self._leaving: list[Thread] = []
         self._stayed: list[Tree] = []
+        #: Processes were asked to end at points.
+        self._has_points = False
         self._faults = count(1)
         self._wraps = cycle(surroundings.wraps)
         #: How the trees start their consumers, in turn.
@@ -237,6 +239,7 @@ class Stage:
 
     def end_at(self, point: str, *, within: float) -> None:
         """Let the first process end that gets to a point, if one does in time."""
+        self._has_points = True
         armed = arm(self.folder, point)
         if not becomes_true(lambda: not armed.exists(), within=within):
             armed.unlink(missing_ok=True)
@@ -279,7 +282,9 @@ class Stage:
     def come_to_rest(self) -> Ending:
         """Stop all trees, restart Redis, and return what is left."""
         with self.client as client:
-            given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
+            # One that got to its point in the last round was not replaced any more.
+            fine = {None, -signal.SIGKILL} if self._has_points else {None}
+            given_up = [f"a supervisor ended with {code}" for tree in self.trees if (code := tree.gave_up) not in fine]
             # Not looked at again when there is none: a consumer that ends just then is known for a moment longer.
             settled = becomes_true(lambda: not self._strangers(client), within=SETTLE_DOWN)
             strangers = set() if settled else self._strangers(client)
