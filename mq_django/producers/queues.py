@@ -381,7 +381,8 @@ class Queue(WaitingMessages):
                 effect on a row. What Redis says of its message is known only to the relay: on_conflict="error" sets the
                 row aside.
             message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second
-                message with the same id is AlreadyPublished.
+                message with the same id is AlreadyPublished; but of several that wait with the same id, cancel(),
+                reschedule() and find() know only the first.
             unknown: is refused, such as `countdown` of Celery.
 
         Returns:
