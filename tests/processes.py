@@ -1,29 +1,50 @@
-"""What runs on this machine, as tests of processes need to know it."""
+"""What runs on this machine, as tests of processes need to know it.
 
+Tests look again and again while other programs need the processors, and the machine may run hundreds of processes: so
+a look reads one small file for each of them.
+"""
+
+import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Process:
+class Process(NamedTuple):
     pid: int
     parent: int
-    command: str
     #: The name that the system shows, where it can be changed.
     name: str = ""
 
 
 def processes() -> list[Process]:
     """Return every process; one that has ended and waits to be collected has gone."""
-    return _from_proc() if (PROC / "self" / "stat").exists() else _from_ps()
+    if not (PROC / "self" / "stat").exists():
+        return _from_ps("-ax")
+    return [found for entry in os.scandir(PROC) if entry.name.isdecimal() and (found := _from_proc(entry.name))]
+
+
+def children(parent: int) -> list[Process]:
+    """Return the processes that a process has started, and not theirs."""
+    return [process for process in processes() if process.parent == parent]
 
 
 def alive(pid: int) -> bool:
     """Return whether a process runs."""
-    return any(process.pid == pid for process in processes())
+    has_proc = (PROC / "self" / "stat").exists()
+    return _from_proc(str(pid)) is not None if has_proc else _from_ps("-p", str(pid)) != []
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process; "" if it has ended."""
+    if not (PROC / "self" / "stat").exists():
+        return _ps("-ww", "-p", str(pid), "-o", "command=").strip()
+    try:
+        return (PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    except OSError:
+        return ""
 
 
 def is_stopped(pid: int) -> bool:
@@ -32,28 +53,21 @@ def is_stopped(pid: int) -> bool:
     return {path.read_text(errors="replace").rpartition(")")[2].split()[0] for path in threads} == {"T"}
 
 
-def _from_proc() -> list[Process]:
-    found = []
-    for folder in PROC.glob("[0-9]*"):
-        try:
-            # The name in brackets may hold anything: what comes after the last bracket is state and parent.
-            before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
-            state, parent = after.split()[:2]
-            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ").strip()
-        except OSError:
-            continue
-        if state not in "ZX":
-            found.append(
-                Process(pid=int(folder.name), parent=int(parent), command=command, name=before.partition("(")[2])
-            )
-    return found
+def _from_proc(pid: str) -> Process | None:
+    try:
+        # The name in brackets may hold anything: what comes after the last bracket is state and parent.
+        before, _, after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+    except OSError:
+        return None
+    state, parent = after.split(maxsplit=2)[:2]
+    return None if state in "ZX" else Process(int(pid), int(parent), before.partition("(")[2])
 
 
-def _from_ps() -> list[Process]:
-    table = subprocess.run(["ps", "-axwwo", "pid=,ppid=,stat=,command="], capture_output=True, text=True, check=True)
-    rows = [line.split(maxsplit=3) for line in table.stdout.splitlines()]
-    return [
-        Process(pid=int(pid), parent=int(parent), command="".join(command))
-        for pid, parent, state, *command in rows
-        if not state.startswith("Z")
-    ]
+def _from_ps(*which: str) -> list[Process]:
+    rows = [line.split() for line in _ps(*which, "-o", "pid=,ppid=,stat=").splitlines()]
+    return [Process(int(pid), int(parent)) for pid, parent, state in rows if not state.startswith("Z")]
+
+
+def _ps(*arguments: str) -> str:
+    """Return what `ps` prints. It fails when it finds no process."""
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False).stdout

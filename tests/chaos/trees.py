@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mq_django.consumers.supervisor.template import TEMPLATE
 from tests.chaos.settings import queues
-from tests.processes import Process, processes
+from tests.processes import Process, children
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -60,7 +60,7 @@ class Tree:
         return [self.pid, *self.children(), *self.templates()]
 
     def _found(self) -> list[Process]:
-        return [found for found in processes() if found.parent == self.pid]
+        return children(self.pid)
 
     def kill(self) -> list[int]:
         """Kill the whole tree as a power failure does, and return who died."""

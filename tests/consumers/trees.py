@@ -19,7 +19,7 @@ from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
 from tests.consumers.template import NAME, ROOT, start
-from tests.processes import Process, alive, is_stopped, processes
+from tests.processes import Process, alive, children, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -67,7 +67,7 @@ class Tree:
         return [process.pid for process in self._children() if process.name == TEMPLATE]
 
     def _children(self) -> list[Process]:
-        return [process for process in processes() if process.parent == self.pid]
+        return children(self.pid)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.consumers.trees import kill
-from tests.processes import PROC, processes
+from tests.processes import PROC, children
 from tests.waiting import wait_until
 
 UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -32,7 +32,7 @@ def container(trees):
 
     def start(*arguments, init=()):
         tree = trees(*arguments, wrap=[*UNSHARE, *init])
-        (first,) = wait_until(lambda: [process for process in processes() if process.parent == tree.pid])
+        (first,) = wait_until(lambda: children(tree.pid))
         return tree, first.pid
 
     return start
@@ -49,10 +49,6 @@ def zombies(parent):
         if state == "Z" and int(its_parent) == parent:
             found.append(int(path.parent.name))
     return found
-
-
-def children(parent):
-    return sum(process.parent == parent for process in processes())
 
 
 def numbers_inside(pid):
@@ -93,7 +89,7 @@ def test_without_an_init_a_process_that_a_handler_has_left_stays_in_the_process_
 def test_with_tini_nothing_stays_and_signals_arrive(container, publish, history):
     tree, first = orphan(container, publish, history, ["tini", "--"])
     # Only the supervisor is left.
-    wait_until(lambda: not zombies(first) and children(first) == 1, timeout=30)
+    wait_until(lambda: not zombies(first) and len(children(first)) == 1, timeout=30)
     publish(["sleep", 3])
     history.wait_for("start", 3)
     kill(first, signal.SIGTERM)

@@ -14,7 +14,7 @@ import redis
 
 from mq_django.consumers.supervisor.template import TEMPLATE
 from tests.consumers.template import NAME, start
-from tests.processes import processes
+from tests.processes import children
 from tests.shell import ran
 from tests.waiting import wait_until
 
@@ -47,8 +47,7 @@ class Program:
 
     def children(self) -> list[int]:
         """Return the process ids of its consumers."""
-        found = [each for each in processes() if each.parent == self.process.pid]
-        return [each.pid for each in found if each.name not in (NAME, TEMPLATE)]
+        return [each.pid for each in children(self.process.pid) if each.name not in (NAME, TEMPLATE)]
 
     def stop(self, *, kill: bool = False) -> int:
         """End the process and return its exit code."""

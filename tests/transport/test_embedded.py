@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import guard_process, private_server
-from tests.processes import Process, alive, processes
+from tests.processes import Process, alive, command, processes
 from tests.transport.embedded_users import IMPORTS, JOIN, USER, Template, User, connect
 from tests.transport.test_servers import program
 from tests.waiting import wait_until
@@ -21,7 +21,8 @@ from tests.waiting import wait_until
 
 def guards(directory: Path) -> list[Process]:
     """Return the pair that keeps this directory's server, the guard first."""
-    found = [p for p in processes() if "guard_process.py" in p.command and f"keep {directory} " in p.command]
+    wanted = ("guard_process.py", f"keep {directory} ")
+    found = [process for process in processes() if all(word in command(process.pid) for word in wanted)]
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
 
 

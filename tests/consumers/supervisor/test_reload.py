@@ -18,7 +18,7 @@ from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.consumers.supervisor.conftest import HANDLERS
-from tests.processes import alive, processes
+from tests.processes import alive, command
 from tests.shell import free_port
 from tests.waiting import wait_until
 
@@ -82,8 +82,7 @@ def test_what_has_changed_is_taken_up_and_no_message_is_lost_or_handled_twice(
     assert {line["attempt"] for line in history.lines("start")} == {1}
     assert redis_client.hlen(emails.keys.consumers) == 0
     # The process stays, with its command line.
-    (supervisor,) = (process for process in processes() if process.pid == tree.pid)
-    assert supervisor.command.endswith("-m django runconsumer --settings site_settings --processes 2")
+    assert command(tree.pid).endswith("-m django runconsumer --settings site_settings --processes 2")
     assert len(tree.children()) == 2
     assert tree.stop() == 0
     assert redis_client.hgetall(store.keys.consumers) == {}

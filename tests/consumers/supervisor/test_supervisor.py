@@ -13,7 +13,7 @@ from mq_django.inspector import message_lists
 from tests.chaos.surroundings import FAKETIME
 from tests.consumers.project.apps import HEARTBEAT
 from tests.consumers.trees import empty, kill, stop
-from tests.processes import processes
+from tests.processes import alive
 from tests.seeding import set_aside
 from tests.waiting import wait_until
 
@@ -200,7 +200,7 @@ def test_an_orphan_gives_back_what_outlives_the_grace_and_ends(trees, publish, h
     ids = [publish(["once", ["wait", "never"]]) for _ in range(2)]
     child = history.wait_for("start", 2)[0]["pid"]
     kill(first.pid)
-    wait_until(lambda: child not in [process.pid for process in processes()], within=25)
+    wait_until(lambda: not alive(child), within=25)
     depths = store.depths()
     assert (depths.ready, depths.pending) == (2, 0)
     assert {item.message.attempt for item in store.take("x", count=2)} == {1}

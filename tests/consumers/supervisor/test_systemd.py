@@ -14,7 +14,7 @@ from mq_django.consumers.supervisor import health as module
 from mq_django.consumers.supervisor.health import VARIABLES, Health, MainLoop, NotifySocket, SystemdNotifier, notifying
 from mq_django.consumers.supervisor.launcher import environment
 from mq_django.transport.private_server import PrivateServer
-from tests.processes import processes
+from tests.processes import command, processes
 from tests.shell import free_port
 from tests.waiting import wait_until
 
@@ -86,7 +86,7 @@ def wait_for_pings(systemd, count=2):
 
 
 def pid_of(server):
-    return next(process.pid for process in processes() if server.url.partition("?")[0][7:] in process.command)
+    return next(process.pid for process in processes() if server.url.partition("?")[0][7:] in command(process.pid))
 
 
 def test_it_is_ready_with_redis_and_its_consumers_and_stops_with_sigterm(

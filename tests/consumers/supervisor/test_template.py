@@ -15,7 +15,7 @@ from mq_django.consumers.supervisor import template
 from mq_django.consumers.supervisor.launcher import NOT_FORKED
 from mq_django.consumers.supervisor.template import CONSUMER, ForkedProcess, Template
 from tests.consumers.trees import kill, stop
-from tests.processes import alive, processes
+from tests.processes import alive, children
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives a supervisor what others fork")
@@ -32,7 +32,7 @@ def private_share(pid):
 
 
 def forks(tree):
-    return [found.pid for found in processes() if found.pid in tree.children() and found.name == CONSUMER]
+    return [found.pid for found in children(tree.pid) if found.name == CONSUMER]
 
 
 def test_a_killed_consumer_is_replaced_by_another_fork(trees, publish, history):
