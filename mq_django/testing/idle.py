@@ -8,7 +8,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import by_server, connection_of
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core import clock
-from mq_django.core.clock import Duration, read_duration
+from mq_django.core.clock import Duration, check_aware, read_duration
 from mq_django.core.publish_checks import due
 from mq_django.core.schedules import NEVER
 from mq_django.core.texts import repr_of
@@ -148,16 +148,16 @@ def travel_to(moment: datetime) -> None:
     """Move the time on to a moment, like advance().
 
     Args:
-        moment: without a time zone it is in Django's current one.
+        moment: an aware datetime; without `USE_TZ`, a naive one is in the time zone of the project.
 
     Raises:
-        TestKitError: it is no datetime, or in the past.
-        InvalidMessage: no message can be due then.
+        TestKitError: it is not such a datetime, or in the past.
         NoServer, ConfigurationError, ConnectionLost: there is no usable server for tests.
     """
-    if not isinstance(moment, datetime):
-        raise TestKitError(f"travel_to() takes a datetime, not {repr_of(moment)}")
-    _, due_ms = due(None, moment)
+    try:
+        _, due_ms = due(None, check_aware(moment))
+    except TypeError as error:
+        raise TestKitError(f"The moment of travel_to() must be {error}, not {repr_of(moment)}") from error
     assert due_ms is not None
     _move(due_ms - test_server.now_ms(control_client()), "travel_to()")
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
@@ -10,10 +10,10 @@ import pytest
 from mq_django import Retry, RetryPolicy, handler, inspect, registry, schedules
 from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Scheduled
-from mq_django.errors import EndlessRun
+from mq_django.errors import EndlessRun, TestKitError
 from mq_django.inspector import actions
 from mq_django.testing import idle
-from mq_django.testing.idle import fire_due_schedules, next_due_ms
+from mq_django.testing.idle import fire_due_schedules, next_due_ms, travel_to
 from tests.seeding import publish, publish_many
 from tests.waiting import wait_until
 from tests.working import run
@@ -101,6 +101,15 @@ def test_only_the_queues_that_are_named_count(clock, depths):
     assert run_until_idle(["default"], advance_to=clock) == []
     assert clock.moments == []
     assert next_due_ms(["default"]) is None
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [(datetime(2060, 1, 1), "an aware datetime: .*make_aware"), ("2060-01-01", "a datetime, not '2060-01-01'")],  # noqa: DTZ001
+)
+def test_a_moment_that_is_no_aware_datetime_is_refused(moment, said):
+    with pytest.raises(TestKitError, match=rf"The moment of travel_to\(\) must be {said}"):
+        travel_to(moment)
 
 
 def test_what_is_due_already_is_due_now():
