@@ -37,7 +37,7 @@ from mq_django.core.breakers import Hold
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.ids import is_text
 from mq_django.core.jsontext import LAST_MS
-from mq_django.core.limits import LimitChange
+from mq_django.core.limits import LIMITS, LimitChange
 from mq_django.core.project import Thresholds
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidArguments
@@ -68,16 +68,21 @@ Result = TypeVar("Result")
 LARGEST = 10**9
 
 
-def _checked(function: Callable[Arguments, Result], *, names: str = "strict") -> Callable[Arguments, Result]:
+def _checked(
+    function: Callable[Arguments, Result], *, names: str = "strict", but: Collection[str] = ()
+) -> Callable[Arguments, Result]:
     """Let a function refuse arguments of other types with an error of ours, before it reads anything.
 
-    `names` is "surrogateescape" for one that takes references, whose bytes need not be UTF-8.
+    `names` is "surrogateescape" for one that takes references, whose bytes need not be UTF-8. `but` has the arguments
+    that the function refuses itself, because it knows better what they may be.
     """
     hints, parameters = get_type_hints(function), signature(function)
 
     @wraps(function)
     def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
+            if name in but:
+                continue
             is_many = parameters.parameters[name].kind is Parameter.VAR_POSITIONAL
             # JSON that somebody has written is checked where it is read.
             for each in () if name == "written" and isinstance(value, str) else value if is_many else (value,):
@@ -127,7 +132,7 @@ hold = _checked(limits_and_holds.hold)
 open_breaker = _checked(limits_and_holds.open_breaker)
 end_hold = _checked(limits_and_holds.end_hold)
 holds = _checked(limits_and_holds.holds)
-set_limits = _checked(limits_and_holds.set_limits)
+set_limits = _checked(limits_and_holds.set_limits, but=LIMITS)
 reset_limits = _checked(limits_and_holds.reset_limits)
 limit_changes = _checked(limits_and_holds.limit_changes)
 problems = problem_list.problems
