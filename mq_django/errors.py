@@ -150,7 +150,7 @@ class InvalidWorkflow(WorkflowError, ValueError):
 
 
 class UnknownRun(WorkflowError, LookupError):
-    """There is no such run: it has ended a week ago, or waits for a commit."""
+    """There is no such run: it has ended a week ago, waits for a commit, or was rolled back."""
 
 
 class MissingValue(WorkflowError):

@@ -16,7 +16,7 @@ from mq_django.inspector.workflow_runs import RUN_STATES, STEP_STATES, RunView, 
 from mq_django.management.message_verbs import first
 from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.producers import workflow_run
-from mq_django.producers.workflow_run import REPAIRS, repair
+from mq_django.producers.workflow_run import NO_RUN, REPAIRS, repair
 from mq_django.stores.activity import recorded
 
 #: Runs, and steps of one run, that are shown without --limit.
@@ -60,7 +60,7 @@ def workflows(options: Options, _: Terminal) -> VerbResult:
 def _view(run_id: str) -> RunView:
     view = inspect.run(run_id)
     if view is None:
-        raise CommandError(f"There is no run {escape(run_id)[:100]}: it has ended a week ago, or waits for a commit.")
+        raise CommandError(f"{NO_RUN.format(escape(run_id)[:100])}.")
     return view
 
 

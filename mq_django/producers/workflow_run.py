@@ -37,16 +37,19 @@ class Retried(NamedTuple):
     is_left: bool
 
 
+NO_RUN = "There is no run {}: it has ended a week ago, waits for a commit, or was rolled back"
+
+
 def read_run(run_id: str) -> dict[str, bytes]:
     """Return the fields of a run.
 
     Raises:
-        UnknownRun: there is no such run: it has ended a week ago, or waits for a commit.
+        UnknownRun: there is no such run: it has ended a week ago, waits for a commit, or was rolled back.
         StoreError: Redis cannot be reached.
     """
     fields = open_home(run_id).read(run_id) if is_run_id(run_id) else {}
     if "state" not in fields:
-        raise UnknownRun(f"There is no run {repr_of(run_id)}: it has ended a week ago, or waits for a commit")
+        raise UnknownRun(NO_RUN.format(repr_of(run_id)))
     return fields
 
 
@@ -259,7 +262,7 @@ class Run:
         """Return building, running, succeeded, failed, cancelled or expired.
 
         Raises:
-            UnknownRun: there is no such run: it has ended a week ago, or waits for a commit.
+            UnknownRun: there is no such run: it has ended a week ago, waits for a commit, or was rolled back.
             StoreError: Redis cannot be reached.
         """
         return self._read()["state"].decode()

@@ -69,7 +69,7 @@ def test_a_run_is_shown_with_its_steps():
     assert "failure   step 1: ValueError" in text
     assert "The first 1 are shown" in mq("workflows", run_id, "--limit", "1")
     assert refused("0gone0gone") == (
-        "There is no run 0gone0gone: it has ended a week ago, or waits for a commit.",
+        "There is no run 0gone0gone: it has ended a week ago, waits for a commit, or was rolled back.",
         1,
     )
 

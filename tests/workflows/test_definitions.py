@@ -131,6 +131,15 @@ def test_a_run_starts_at_the_commit(tasks, mq_settings, redis_client, namespace)
     assert run.state == "running"
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_run_that_was_rolled_back_does_not_exist(tasks, untouched):
+    with transaction.atomic():
+        run = chain((tasks.add, 1)).start()
+        transaction.set_rollback(True)
+    with pytest.raises(UnknownRun, match="waits for a commit, or was rolled back"):
+        _ = run.state
+
+
 def test_an_exception_in_the_block_starts_nothing(tasks, untouched):
     definition = workflow("once")
 
