@@ -238,12 +238,14 @@ def test_arguments_become_what_json_has():
     assert result.args == ["ab", "2026-01-02", ["L", [0, 1]], [1, [2]]]
     assert result.kwargs == {"key": str(number), "more": {"1": "x"}}
     assert not isinstance(result.args[2][0], Size)
+    assert tasks.note.enqueue(bytearray(b"ab"), [memoryview(b"cd")], key={"é": bytearray()}).args == ["ab", ["cd"]]
 
 
 def test_what_json_has_not_is_refused_and_nothing_is_written(redis_client, namespace, subtests):
     for argument, error in [
         *(({1, 2}, InvalidArguments), (Exception, InvalidArguments), (object(), InvalidArguments)),
         *((b"\xff", InvalidArguments), (float("nan"), InvalidArguments), ("\ud800", InvalidArguments)),
+        *((bytearray(b"\xff"), InvalidArguments), (memoryview(b"\xff"), InvalidArguments)),
         ("x" * 300_000, MessageTooLarge),
     ]:
         with subtests.test(argument=argument):

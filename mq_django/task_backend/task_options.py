@@ -96,6 +96,8 @@ def call_of(given: object) -> Arguments:
 def _normalized(name: str, value: Any) -> Any:
     """Return arguments that JSON cannot hold as they are, in the form that Django's own backends give them.
 
+    Only a bytearray or memoryview has another one: text, like bytes, and not a list of numbers.
+
     Raises:
         ValueError: one cannot be encoded as JSON. It begins with its place.
     """
@@ -119,10 +121,11 @@ def _without_bytes(value: Any, at: str) -> Any:
 
 
 def _copy(value: Any, at: str) -> Any:
-    if isinstance(value, bytes):
+    # A BinaryField of PostgreSQL is a memoryview. Like a bytearray, that is a sequence of numbers, too.
+    if isinstance(value, bytes | bytearray | memoryview):
         try:
-            return value.decode()
-        except UnicodeDecodeError as error:
+            return bytes(value).decode()
+        except ValueError as error:  # not UTF-8, or a memoryview that was released
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
         return {key: _copy(item, f"{at}[{repr_of(key, 50)}]") for key, item in value.items()}
