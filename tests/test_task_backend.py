@@ -839,6 +839,23 @@ def test_a_task_may_return_an_outcome():
     assert result.errors[0].traceback == "no use"
 
 
+@pytest.mark.parametrize(("kind", "attempts"), [("retry without an error", 2), ("bury without an error", 1)])
+def test_each_attempt_that_has_failed_has_an_error_even_if_the_task_gave_none(
+    mq_settings, redis_client, namespace, finished, kind, attempts
+):
+    mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 2}})
+    enqueued = tasks.give_back.enqueue(kind)
+    for _ in range(attempts):
+        work("default")
+        redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0}, xx=True)
+    (told,), stored = finished, tasks.give_back.get_result(enqueued.id)
+    for result, count in ((told["task_result"], 1), (stored, attempts)):
+        assert result.status == FAILED
+        assert [(error.exception_class, error.traceback) for error in result.errors] == [
+            (Exception, "ended by a Retry or Bury without an error")
+        ] * count
+
+
 def test_a_result_is_kept_for_the_queues_result_ttl(mq_settings, redis_client, namespace):
     mq_settings(QUEUES={"default": {"RESULT_TTL": 60}})
     result = tasks.noop.enqueue()

@@ -37,6 +37,9 @@ logger = get_logger(__name__)
 #: The most attempts whose consumers are listed in a result.
 MAX_ATTEMPT = 10_000
 
+#: The traceback of an attempt that has failed by an outcome without an error.
+NO_ERROR = "ended by a Retry or Bury without an error"
+
 #: The worker id while a task runs. The stored result has the name of the consumer instead.
 WORKER = ""
 
@@ -199,7 +202,7 @@ def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, s
     object.__setattr__(result, "finished_at", now)
     if isinstance(outcome, Bury):
         object.__setattr__(result, "status", api.status.FAILED)
-        trace = outcome.traceback or outcome.error
+        trace = outcome.traceback or outcome.error or NO_ERROR
         result.errors.append(api.attempt_error(exception_class_path=error_path(outcome.error), traceback=trace))
     else:
         object.__setattr__(result, "status", api.status.SUCCESSFUL)

@@ -10,13 +10,13 @@ from django.utils.module_loading import import_string
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.publication import Publication, publication, publications
-from mq_django.core.retries import SUCCESSFUL
+from mq_django.core.retries import SUCCESSFUL, Attempt
 from mq_django.errors import InvalidMessage
 from mq_django.producers.queues import FIND_ROW, has_rows, queues
 from mq_django.producers.sinks import after_commit, send
-from mq_django.stores.results import Result
+from mq_django.stores.results import Result, error_path
 from mq_django.task_backend.compat import AnyResult, AnyTask
-from mq_django.task_backend.running import MAX_ATTEMPT, moment
+from mq_django.task_backend.running import MAX_ATTEMPT, NO_ERROR, moment
 from mq_django.task_backend.task_api import TaskAPI, TaskSignal
 from mq_django.task_backend.task_options import DEFAULT, Publishing, has_arguments
 
@@ -176,16 +176,17 @@ def task_result(found: Result, task: AnyTask, api: TaskAPI, result_id: str) -> A
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,
-        errors=[
-            api.attempt_error(exception_class_path=each.error, traceback=each.traceback or "")
-            for each in attempts
-            if each.error
-        ],
+        errors=[_attempt_error(each, api) for each in attempts if each.error or each.status != SUCCESSFUL],
         worker_ids=_workers(found),
     )
     if last is not None and found.status == SUCCESSFUL:
         object.__setattr__(result, "_return_value", last.value)
     return result
+
+
+def _attempt_error(attempt: Attempt, api: TaskAPI) -> Any:
+    traceback = attempt.traceback or ("" if attempt.error else NO_ERROR)
+    return api.attempt_error(exception_class_path=attempt.error or error_path(""), traceback=traceback)
 
 
 def _as_enqueued(task: AnyTask, api: TaskAPI, found: Result) -> AnyTask:

@@ -70,6 +70,8 @@ def give_back(kind):
         "deep": lambda: reduce(lambda inner, _: [inner], range(5000), []),
         "retry": lambda: Retry(error="not yet"),
         "bury": lambda: Bury("no use"),
+        "retry without an error": lambda: Retry(delay=0),
+        "bury without an error": lambda: Bury(None),
     }
     return values[kind]()
 
