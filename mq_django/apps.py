@@ -36,7 +36,7 @@ class MQDjangoConfig(AppConfig):
         register(import_string("mq_django.outbox.insertion.check_outbox"), checks.TAG)
         register(import_string("mq_django.outbox.insertion.check_outbox_tables"), Tags.database)
         register(checks.check_deployment, checks.TAG, deploy=True)
-        register(triggers.check_triggers, checks.TAG)
+        register(after_imports(triggers.check_triggers), checks.TAG)
         # Always, because a test runner may tell only later that it is one.
         test_state.note_configured()
         try:

@@ -74,7 +74,7 @@ DECLARATIONS = {
     "options": lambda: tasks.noop.using(queue_name="emails", delay=3, priority=1),
     "handler": lambda: handler("emails", "declared")(lambda _: None),
     "subscriber": lambda: subscriber("orders", group="declared")(lambda _: None),
-    "trigger": lambda: on_signal(Signal(), delay=3)(tasks.noop),
+    "trigger": lambda: on_signal(Signal(), delay=3)(tasks.note),
     "workflow": lambda: workflow(on_finish=tasks.note)(lambda flow: flow.add(tasks.noop)),
     "chain": lambda: chain(tasks.noop, (tasks.note, 1)),
     "parallel": lambda: parallel(tasks.noop, chain(tasks.noop)),
@@ -291,11 +291,41 @@ def test_a_trigger_that_cannot_work_is_named(found, subtests):
             assert message.hint
 
 
+#: The arguments of a trigger, and what says why `send_receipt(order_id, *, copies=1)` does not take them.
+MISFITS = [
+    ({"args": {"zz": 1}}, "does not take args=: missing a required argument: 'order_id'"),
+    (
+        {"args": {"order_id": "{instance.pk}", "copy": 2}},
+        "does not take args=: got an unexpected keyword argument 'copy'",
+    ),
+    ({"args": []}, "does not take args=: missing a required argument: 'order_id'"),
+    ({"task": tasks.noop}, "does not take the pk, which is the default of args=: too many positional arguments"),
+    ({}, None),
+    ({"args": {"order_id": "{instance.pk}"}}, None),
+    ({"args": lambda instance: {"zz": instance}}, None),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), MISFITS)
+def test_a_task_that_does_not_take_the_arguments_of_its_trigger_is_named(found, subtests, options, said):
+    given = {"task": tasks.send_receipt, **options}
+    with subtests.test("in the settings"):
+        in_settings = found(SIGNALS=[{"signal": SIGNAL, **given}])
+        assert ids(in_settings) == ([] if said is None else ["E005"])
+        assert all(said in message.msg and 'MQ_DJANGO["SIGNALS"][0]' in message.msg for message in in_settings)
+    with subtests.test("in code"):
+        signal = Signal()
+        on_signal(signal, **options if "args" in options else {})(given["task"])
+        in_code = found()
+        assert ids(in_code) == ([] if said is None else ["E005"])
+        assert all(said in message.msg and given["task"].module_path in message.msg for message in in_code)
+
+
 def test_triggers_that_can_work_pass(found):
     entry = {
         "signal": ["django.db.models.signals.post_save", "django.db.models.signals.post_delete"],
         "sender": ["testapp.Cart", "tests.testapp.models.Order", "auth.User"],
-        "task": "tests.testapp.tasks.noop",
+        "task": "tests.testapp.tasks.note",
         "delay": 5,
         "unique": "{instance.pk}",
         "when": "tests.testapp.triggers.is_owned",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from inspect import signature
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from weakref import WeakSet
 
 from django.apps import apps
 from django.conf import settings
@@ -17,6 +18,7 @@ from django.db.models.signals import m2m_changed
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
+from mq_django import registry
 from mq_django.conf import Config, get_config, read
 from mq_django.core import clock
 from mq_django.core.clock import Duration
@@ -58,11 +60,12 @@ class Target(Protocol):
         """Publish a message with a signal's arguments and options of `Queue.publish`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TaskTarget:
-    """A task, and the function that makes its arguments."""
+    """A task, and what makes its arguments: the value of `args=`, and the function that was made of it."""
 
     task: Enqueues
+    given: Any
     args: Callable[[Arguments], Any]
 
     @property
@@ -80,6 +83,19 @@ class TaskTarget:
             task.enqueue(*args)
         else:
             raise InvalidMessage(f"args= must give a list, or a dict of keyword arguments, not {repr_of(args)}")
+
+    def check(self) -> None:
+        """Raise ConfigurationError if the function certainly does not take the arguments."""
+        handler = registry.find(self.task.queue_name, self.task.module_path)
+        # It is not known what a function will make.
+        if handler is None or handler.accepts is None or callable(self.given):
+            return
+        args, names = ([], self.given) if isinstance(self.given, Mapping) else (self.given, {})
+        try:
+            handler.accepts(["pk"] if args is None else args, names)
+        except TypeError as error:
+            what = "the pk, which is the default of args=" if self.given is None else "args="
+            raise ConfigurationError(f"task {self} does not take {what}: {error}") from error
 
     def __str__(self) -> str:
         return self.task.module_path
@@ -197,6 +213,7 @@ class Trigger:
     """The links of one trigger: those that enqueue, and those that cancel."""
 
     links: Sequence[Link]
+    target: Target
 
     def connect(self) -> None:
         """Connect all links or none.
@@ -260,6 +277,9 @@ Task = TypeVar("Task")
 #: Triggers of modules that were imported before all models were loaded.
 _waiting: list[Trigger] = []
 
+#: The tasks of triggers in code, for `manage.py check`. Weak, because a signal holds the receivers of its triggers.
+_in_code: WeakSet[TaskTarget] = WeakSet()
+
 
 def on_signal(
     signal: Signal | Sequence[Signal],
@@ -314,8 +334,9 @@ def on_signal(
         if not isinstance(task, Enqueues):
             raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {repr_of(task)}")
         uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, at_most, when, args)))
+        target = TaskTarget(task, args, task_arguments(args))
         trigger = build(
-            TaskTarget(task, task_arguments(args)),
+            target,
             uid,
             signal=signal,
             sender=sender,
@@ -331,6 +352,7 @@ def on_signal(
             strict=strict,
         )
         _add(trigger)
+        _in_code.add(target)
         return task
 
     return decorate
@@ -381,7 +403,7 @@ def build(
         raise ConfigurationError(f"cancel_on= takes a list of (signal, sender), not {repr_of(cancel_on)}")
     for number, entry in enumerate(cancel_on):
         links += _cancelling(entry, target, key, strict, f"{uid}:cancel:{number}")
-    return Trigger(links)
+    return Trigger(links, target)
 
 
 def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, uid: str) -> list[Link]:
@@ -458,8 +480,6 @@ def _identity(value: Any) -> str:
 
 # The triggers in `MQ_DJANGO["SIGNALS"]`.
 
-logger = get_logger("mq_django.triggers")
-
 #: The keys of an entry that are arguments of `@on_signal`, and all keys.
 DECLARED = signature(on_signal).parameters.keys() - {"args"}
 KEYS = DECLARED | {"task", "args", "queue", "name", "data"}
@@ -499,15 +519,24 @@ setting_changed.connect(_reconnect, dispatch_uid="mq_django.triggers")
 
 
 def check_triggers(**_: Any) -> list[CheckMessage]:
-    """Report each invalid entry of the setting."""
+    """Report each invalid entry of the setting, and tasks that do not take the arguments of their triggers."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     found: list[CheckMessage] = []
     for number, entry in enumerate(config.signals):
         try:
-            read_entry(config, number, entry).resolve()
+            trigger = read_entry(config, number, entry)
+            trigger.resolve()
+            if isinstance(trigger.target, TaskTarget):
+                trigger.target.check()
         except MQError as error:
             message = f'MQ_DJANGO["SIGNALS"][{number}] is not valid: {error}.'
             found.append(Error(message, hint=f'Change MQ_DJANGO["SIGNALS"][{number}].', id="mq_django.E005"))
+    for target in sorted(_in_code, key=str):
+        try:
+            target.check()
+        except ConfigurationError as error:
+            hint = "Change args= of @on_signal, or the parameters of the function."
+            found.append(Error(f"@on_signal is not valid: {error}.", hint=hint, id="mq_django.E005"))
     return found
 
 
@@ -538,7 +567,8 @@ def _target(entry: Mapping[str, Any]) -> Target:
         task = _loaded(entry["task"])
         if not isinstance(task, Enqueues):
             raise ConfigurationError(f"{repr_of(entry['task'])} is not a task of mq_django")
-        return TaskTarget(task, task_arguments(_loaded(entry.get("args"))))
+        args = _loaded(entry.get("args"))
+        return TaskTarget(task, args, task_arguments(args))
     if "queue" in entry and "name" in entry and not {"task", "args"} & entry.keys():
         return MessageTarget(entry["queue"], check_name(entry["name"]), _data(entry.get("data")))
     raise ConfigurationError('it needs "task" (and "args"), or "queue" and "name" (and "data")')
