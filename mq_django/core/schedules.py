@@ -514,11 +514,15 @@ def _check_options(entry: Any, *, of: tuple[str, str] | None = None) -> None:
         raise WrongParts(wrong)
 
 
+#: What is wrong with an option that there is not, as the text that follows its name.
+NO_OPTION = f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
+
+
 def _mistake(option: Any, value: Any) -> str:
     """Return what is wrong with an option, as the text that follows its name; "" if nothing is."""
     kinds = SCHEDULE_OPTIONS.get(option)
     if kinds is None:
-        return f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
+        return NO_OPTION
     if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
         words = "a timedelta or a number of seconds" if timedelta in kinds else " or ".join(k.__name__ for k in kinds)
         return f" must be {words}, not {repr_of(value, 80)}"

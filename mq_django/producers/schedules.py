@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn, Unpack
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from mq_django import errors, registry
 from mq_django.conf import QueueConfig, get_config
@@ -11,6 +12,7 @@ from mq_django.core.ids import is_text
 from mq_django.core.message_format import moment
 from mq_django.core.redaction import redact
 from mq_django.core.schedules import (
+    NO_OPTION,
     Scheduled,
     ScheduleOptions,
     changed_options,
@@ -220,6 +222,22 @@ def _keep(found: PlannedSchedule, *, changed: str = "") -> None:
         for_undo({"name": found.name, "options": options, "paused": found.paused, "changed": changed})
 
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _named_once(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Refuse `name` among the options, as any that there is not: Python itself would raise a TypeError."""
+
+    @wraps(method)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if len(args) > 1 and "name" in kwargs:
+            raise errors.InvalidSchedule(f"Schedule {repr_of(args[1])}: 'name'{NO_OPTION}")
+        return method(*args, **kwargs)
+
+    return call
+
+
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
 
@@ -241,6 +259,7 @@ class ScheduleCollection(ScheduleLookup):
         StoreError: Redis cannot be reached or refused.
     """
 
+    @_named_once
     @recorded("create schedule", queue="queue", about="name", by="by")
     def create(
         self,
@@ -291,6 +310,7 @@ class ScheduleCollection(ScheduleLookup):
             )
         return self.get(name, queue=queue)
 
+    @_named_once
     @recorded("change schedule", queue="queue", about="name", by="by")
     def update(
         self,

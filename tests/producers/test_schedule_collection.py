@@ -7,6 +7,7 @@ from functools import wraps
 from importlib.util import find_spec
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from mq_django import every, registry, schedules, task
 from mq_django.conf import get_config
@@ -266,6 +267,18 @@ def test_a_change_that_is_not_valid_changes_nothing():
         schedules.update("digest", queue="emails", every=0.1)
     assert schedules.get("digest", queue="emails") == made
     assert schedules.update("digest", queue="emails", every=3600) == made
+
+
+def test_a_name_is_no_option(caplog, subtests):
+    made = hourly()
+    for act in (schedules.create, schedules.update, async_to_sync(schedules.aupdate)):
+        with (
+            subtests.test(act=act),
+            pytest.raises(InvalidSchedule, match=r"^Schedule 'digest': 'name' is not an option"),
+        ):
+            act("digest", queue="emails", name="other")
+    assert schedules.get("digest", queue="emails") == made
+    assert caplog.text == ""
 
 
 def test_a_change_of_what_somebody_else_has_changed_is_refused():
