@@ -133,7 +133,7 @@ class MQ(Recorder):
             queues: as for run().
             raise_errors: as for run(), at the end of the block: the first error is raised there.
         """
-        return runs.handling(lambda: runs.run(*queues, raise_errors=raise_errors))
+        return runs.handling(lambda: runs.run_into([], queues, raise_errors=raise_errors, limit=runs.LIMIT))
 
     def run_until_idle(
         self, *queues: str, schedules: bool = False, raise_errors: bool = True, limit: int = runs.LIMIT

@@ -480,7 +480,7 @@ def run(*queues: str, raise_errors: bool = True, limit: int = LIMIT) -> list[Han
     run_into(handled, queues, raise_errors=raise_errors, limit=limit)
     if not handled and (waiting := "\n".join(filter(None, [Records().waiting(), StartedRuns().waiting()]))):
         # Shown with the failure of a test.
-        logger.warning("Nothing is ready. %s", waiting)
+        logger.warning("Nothing is ready. %s", "; ".join(map(str.strip, waiting.splitlines())))
     return handled
 
 

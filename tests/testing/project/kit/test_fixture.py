@@ -119,9 +119,13 @@ class TestPythonsClock:
 
 class TestMistakes:
     def test_run_names_what_waits_for_the_commit(self, mq, db, caplog):
-        emails.publish("welcome", ANN)
+        emails.publish("welcome", 1)
+        emails.publish("welcome", 2)
         assert mq.run() == []
-        assert "1 message waits for the commit: call mq.commit()" in caplog.text
+        assert caplog.messages == [
+            "Nothing is ready. 2 messages wait for the commit: call mq.commit(); "
+            "Published(queue='emails', name='welcome', data=1); Published(queue='emails', name='welcome', data=2)"
+        ]
 
     def test_names_that_are_none(self, mq):
         with pytest.raises(TestKitError, match="A queue is named by a string"):

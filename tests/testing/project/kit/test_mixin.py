@@ -69,6 +69,12 @@ class Immediately(MQTestMixin, TestCase):
         self.mq.assert_published("emails", data=including(email="ann@shop.example"))
         self.mq.assert_published("emails", data=including(email="bob@shop.example"), count=0)
 
+    def test_what_follows_in_the_same_commit_is_not_said_to_wait_for_it(self):
+        with self.assertNoLogs("mq_django"), self.mq.running(), self.captureOnCommitCallbacks(execute=True):
+            emails.publish("welcome", ANN, delay=60)
+            emails.publish("welcome", ANN)
+        self.assertEqual(self.mq.messages("emails"), self.mq.delayed)
+
     def test_an_error_of_a_handler_is_raised_at_the_end(self):
         with self.assertRaisesMessage(TestKitError, "no handler of 'nobody'"), self.mq.running():
             emails.publish("nobody", ANN, on_commit=False)
