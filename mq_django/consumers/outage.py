@@ -72,6 +72,8 @@ class Outage:
         self._affected: set[object] = set()
         #: On the monotonic clock.
         self._since = self._next_line = 0.0
+        #: When a service has recovered, the first one since any has failed: others wait up to 5 s for a reply.
+        self._reached: float | None = None
 
     def failed(self, service: object, error: StoreError) -> None:
         """Note that a service could not reach Redis, and log that when it is time for a line."""
@@ -82,6 +84,7 @@ class Outage:
                 if Measurers.supervisor is not None:
                     Measurers.report(Measurers.supervisor.lost_redis)
             self._affected.add(service)
+            self._reached = None
             if now < self._next_line:
                 return
             self._next_line = now + LOG_AGAIN
@@ -94,9 +97,12 @@ class Outage:
             if service not in self._affected:
                 return False
             self._affected.discard(service)
+            if self._reached is None:
+                self._reached = now
+            lasted = self._reached - self._since
             is_over = not self._affected and self._next_line > self._since + self.grace
         if is_over:
-            logger.info("Redis at %s has been reached again after %.0f s", self._at, now - self._since)
+            logger.info("Redis at %s has been reached again after %.0f s", self._at, lasted)
         return True
 
     def forget(self, service: object) -> None:

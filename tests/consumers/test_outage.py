@@ -34,6 +34,20 @@ def test_many_services_have_one_line_when_it_begins_and_one_when_it_is_over(outa
     assert caplog.messages == [FIRST, "Redis at h:1 has been reached again after 34 s"]
 
 
+def test_it_has_lasted_until_the_first_service_that_none_has_failed_after(outage, clock, caplog):
+    for service in "abc":
+        outage.failed(service, ERROR)
+    clock[0] += 1
+    outage.recovered("a")
+    clock[0] += 1
+    outage.failed("b", ERROR)
+    clock[0] += 1
+    outage.recovered("b")
+    clock[0] += 10
+    outage.recovered("c")
+    assert caplog.messages == [FIRST, "Redis at h:1 has been reached again after 3 s"]
+
+
 def test_a_long_one_has_a_line_a_minute(outage, clock, caplog):
     for _ in range(150):
         outage.failed("a", ERROR)
