@@ -25,7 +25,7 @@ from mq_django.management.terminal import (
     user_name,
     with_away,
 )
-from mq_django.management.verb_types import priority
+from mq_django.management.verb_types import duration, priority
 from mq_django.producers.schedules import config_of, schedules
 from mq_django.stores.schedule_status import ScheduleStatus
 
@@ -42,12 +42,12 @@ PREFIX = "schedule_"
 OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
     "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
-    "every": (float, "Instead of --cron: seconds."),
+    "every": (duration, "Instead of --cron: seconds."),
     "message": (str, "The name of the message."),
     "task": (str, "Instead of --message: the path of a task."),
     "priority": (priority, "-100 to 100, or high, normal, low."),
     "key": (str, "The key of the message."),
-    "expires": (float, "Seconds after its tick in which a message may be handled."),
+    "expires": (duration, "Seconds after its tick in which a message may be handled."),
     "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
     "ends": (str, "The time after which it does not fire."),
     "data": (str, "Data of the message: JSON."),

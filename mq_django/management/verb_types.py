@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 
 from mq_django.consumers.supervisor.health import Health, Route, listen, serving
 from mq_django.core import clock
-from mq_django.core.clock import aware
+from mq_django.core.clock import MAX_DELAY, aware
 from mq_django.management.terminal import Options, Terminal, VerbResult
 
 #: Seconds of the units of a period.
@@ -26,18 +26,29 @@ LAST_PORT = 65535
 #: The most messages that a verb shows.
 MAX_SHOWN = 500
 
+#: The largest of other numbers, of the numbers of rows, and the digits of that.
+MAX_WHOLE, LAST_ROW, MAX_DIGITS = 10**9, 2**63 - 1, 19
+
 
 def whole(text: str) -> int:
     """Parse a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
-    return int(text)
+    return _whole(text, 1, MAX_WHOLE)
 
 
 def count(text: str) -> int:
     """Parse a whole number from 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0, not {text!r}")
+    return _whole(text, 0, MAX_WHOLE)
+
+
+def row(text: str) -> int:
+    """Parse the number of a row of a table."""
+    return _whole(text, 1, LAST_ROW)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    # Python refuses to convert a text of thousands of digits.
+    if not text.isdecimal() or len(text) > MAX_DIGITS or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"a whole number from {least} to {most:,}, not {text!r}")
     return int(text)
 
 
@@ -48,24 +59,40 @@ def priority(text: str) -> int | str:
 
 def page_size(text: str) -> int:
     """Parse how many messages to show."""
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHOWN:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 to {MAX_SHOWN}, not {text!r}")
-    return int(text)
+    return _whole(text, 1, MAX_SHOWN)
 
 
 def duration(text: str) -> float:
-    """Parse a number of seconds."""
+    """Parse a number of seconds, up to the longest delay."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
+    if not 0 <= seconds <= MAX_DELAY.total_seconds():
+        most = f"{MAX_DELAY.total_seconds():,.0f} ({MAX_DELAY.days} days)"
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 to {most}, not {text!r}")
     return seconds
 
 
 def period(text: str) -> float:
-    """Parse a number of seconds, or one with a unit such as 90s, 5m, 2h or 1d, as seconds."""
+    """Parse a number of seconds, or one with a unit such as 90s, 5m, 2h or 1d, up to the longest delay, as seconds."""
+    if (seconds := _seconds(text)) > MAX_DELAY.total_seconds():
+        raise argparse.ArgumentTypeError(f"a time up to {MAX_DELAY.days}d, not {text!r}")
+    return seconds
+
+
+def span(most: timedelta) -> Callable[[str], float]:
+    """Return a function that parses a period above zero and up to a longest one."""
+
+    def read(text: str) -> float:
+        if not 0 < (seconds := _seconds(text)) <= most.total_seconds():
+            raise argparse.ArgumentTypeError(f"a time above 0 and up to {most.days}d, not {text!r}")
+        return seconds
+
+    return read
+
+
+def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"a time such as 90, 90s, 5m, 2h or 1d, not {text!r}")
@@ -96,7 +123,7 @@ class Moment(NamedTuple):
 def time_ms(text: str) -> Moment:
     """Parse a date, a time or an age such as 2h. A time without an offset is in the project's time zone."""
     if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,3})?[smhd]", text):
-        return Moment(clock.now_ms() - round(period(text) * 1000), text)
+        return Moment(clock.now_ms() - round(_seconds(text) * 1000), text)
     try:
         return Moment(round(aware(datetime.fromisoformat(text)).timestamp() * 1000), text)
     except (ValueError, OverflowError) as error:

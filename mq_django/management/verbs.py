@@ -11,11 +11,13 @@ from typing import Any, NamedTuple, get_args
 
 from django.core.management.base import CommandError
 
+from mq_django.core.clock import MAX_DELAY
 from mq_django.core.limits import LIMITS
 from mq_django.core.project import Thresholds
 from mq_django.core.texts import escape
 from mq_django.inspector.doctor import report
 from mq_django.inspector.doctor.findings import LEVELS
+from mq_django.inspector.holds import LONGEST_PROBE, MOST
 from mq_django.inspector.jobs import ActionableState
 from mq_django.inspector.problem_list import KINDS
 from mq_django.management import (
@@ -42,6 +44,8 @@ from mq_django.management.verb_types import (
     flag,
     page_size,
     period,
+    row,
+    span,
     time_ms,
     verb,
     whole,
@@ -335,13 +339,13 @@ VERBS: dict[str, Verb | Actions] = {
         queue_verbs.hold,
         arg("queue", "A queue, or the group of a topic as topic:group. Default: list what is held of all.", nargs="?"),
         *OF_HOLD,
-        arg("--for", "For how long, such as 2h. Default: until it is released.", type=period, metavar="TIME"),
+        arg("--for", "For how long, such as 2h. Default: until it is released.", type=span(MOST), metavar="TIME"),
         arg("--reason", "Shown in the admin and by `mq status` until it is released.", default=""),
         arg(
             "--probe",
             "Open a breaker: one message is let through each time, such as 30s, until one is handled. Without a name "
             "or key, of the whole queue.",
-            type=period,
+            type=span(LONGEST_PROBE),
             metavar="TIME",
         ),
     ),
@@ -362,7 +366,9 @@ VERBS: dict[str, Verb | Actions] = {
             metavar="queue",
         ),
         arg("kind", "The kind of problem, as `mq status --check` prints it.", nargs="?", choices=KINDS),
-        arg("--for", "For how long, such as 4h. Default: a day.", type=period, default=86400.0, metavar="TIME"),
+        arg(
+            "--for", "For how long, such as 4h. Default: a day.", type=span(MAX_DELAY), default=86400.0, metavar="TIME"
+        ),
         arg("--reason", "Shown in the admin.", default=""),
         flag("--off", "Unmute it."),
     ),
@@ -407,12 +413,12 @@ VERBS: dict[str, Verb | Actions] = {
         QUEUE,
         arg("name", "The name of the message."),
         arg("data", "JSON. Default: null.", nargs="?", default="null"),
-        arg("--delay", "Seconds.", type=float),
+        arg("--delay", "Seconds.", type=duration),
         arg("--key", "The key of the message."),
         arg("--unique", "With --delay: replace a waiting message with the same unique key."),
-        arg("--at-most", "With --unique: postpone it no longer than these seconds after the first.", type=float),
+        arg("--at-most", "With --unique: postpone it no longer than these seconds after the first.", type=duration),
         arg("--priority", "-100 to 100, or high, normal, low; higher runs sooner.", default="normal"),
-        arg("--expires", "Seconds after which it is not handled any more.", type=float),
+        arg("--expires", "Seconds after which it is not handled any more.", type=duration),
         arg("--headers", "Texts by name, as a JSON object.", metavar="JSON"),
     ),
     "redrive": verb(
@@ -511,12 +517,12 @@ VERBS: dict[str, Verb | Actions] = {
             "the number of a row, as --set-aside shows it. May be repeated.",
             needs="--retry --discard",
             action="append",
-            type=whole,
+            type=row,
             metavar="NUMBER",
         ),
         flag("--all", "all that were set aside.", needs="--retry --discard"),
         flag("--yes", "Confirm what deletes or publishes, without prompting."),
-        arg("--after", "List rows after this one.", type=whole, default=0, metavar="NUMBER"),
+        arg("--after", "List rows after this one.", type=row, default=0, metavar="NUMBER"),
         arg("--limit", "Default: 20 messages. At most 500.", type=page_size, default=20),
     ),
     "activity": verb(

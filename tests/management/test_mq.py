@@ -512,7 +512,6 @@ def test_wrong_arguments_exit_with_2(mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"events": {}})
     every = (
         ("publish", "emails", "welcome", "{"),
-        ("publish", "emails", "welcome", "--delay", "-1"),
         ("publish", "emails", "welcome", "--delay", "9", "--unique", "u", "--at-most", "8"),
         ("publish", "emails", "", "1"),
         ("publish", "emails", "welcome", "--priority", "urgent"),
