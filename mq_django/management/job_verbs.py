@@ -262,7 +262,7 @@ def jobs_list(options: Options, _: Terminal) -> VerbResult:
     else:
         found = [(queue, job) for job in inspect.jobs(queue).values()]
     rows = [_row(name, job) for name, job in found]
-    return with_away(rows, table([_cells(row) for row in rows]) or ["No jobs."], away)
+    return with_away(rows, table([_cells(row) for row in rows]), "No jobs.", away)
 
 
 def jobs_watch(options: Options, terminal: Terminal) -> VerbResult:

@@ -246,7 +246,7 @@ def _searched(query: Query, options: Options, terminal: Terminal) -> VerbResult:
         terminal.progress(found.done, found.total, f"{len(rows)} found, {scanned} messages scanned")
     terminal.end_progress()
     note = f"There may be more than {limit}: --limit" if after else ""
-    lines = [] if rows else ["No messages."]
+    lines = [] if rows or errors else ["No messages."]
     return VerbResult(rows, lines, error=away_text(errors), note=note)
 
 

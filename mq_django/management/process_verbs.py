@@ -68,7 +68,7 @@ def consumers(options: Options, _: Terminal) -> VerbResult:
     found += [_housekeeper(supervisor) for supervisor in supervisors if supervisor.housekeeping]
     more = everybody.left_out
     note = f"There are {more} more consumers, which are not shown." if more else ""
-    return with_away(found, _lines(found) or ["No consumers."], everybody.errors, note=note)
+    return with_away(found, _lines(found), "No consumers.", everybody.errors, note=note)
 
 
 def _unknown(what: str) -> str:

@@ -59,7 +59,7 @@ def limits(options: Options, _: Terminal) -> VerbResult:
     limited = [found for found in configs if found.limits]
     uses, away = read_each(limited, lambda found: plans.limits(found.name, count=options["keys"]))
     rows = [_limit_row(config.queue(name), use) for name, use in uses.items()]
-    return with_away(rows, [*_lines(rows)] or ["No queue has limits."], away)
+    return with_away(rows, [*_lines(rows)], "No queue has limits.", away)
 
 
 def _limit_row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
@@ -458,8 +458,7 @@ def _rates(options: Options) -> VerbResult:
     if not names:
         views = inspect.queues()
         rows: list[dict[str, Any]] = [_per_minute(view) for view in views if not view.error]
-        lines = table(rows) or ["No queue is configured."]
-        return with_away(rows, lines, _away(views), note=_left_out(options))
+        return with_away(rows, table(rows), "No queue is configured.", _away(views), note=_left_out(options))
     rows, since = [], None
     for name in names:
         # The counters of one hour are by the minute.

@@ -68,10 +68,10 @@ def show(options: Options, _: Terminal) -> VerbResult:
     else:
         views, away = {queue: plans.schedules(config_of(queue).name, limit=MAX_LISTED)}, {}
     rows = [_row(plan) for view in views.values() for plan in view.found]
-    lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
+    lines = table([{key: row[key] for key in _SHOWN} for row in rows])
     more = {name: view.total - len(view.found) for name, view in views.items() if view.total > len(view.found)}
     note = " ".join(f"Queue {name} has {count} more schedules, which are not shown." for name, count in more.items())
-    return with_away(rows, lines, away, note=note)
+    return with_away(rows, lines, "No schedules.", away, note=note)
 
 
 def _row(status: ScheduleStatus) -> dict[str, Any]:

@@ -166,11 +166,11 @@ class VerbResult:
 
 
 def with_away(
-    rows: Sequence[Mapping[str, Any]], lines: Iterable[str], away: Mapping[str, str], *, note: str = ""
+    rows: Sequence[Mapping[str, Any]], lines: Sequence[str], empty: str, away: Mapping[str, str], *, note: str = ""
 ) -> VerbResult:
-    """Return rows, and for each queue that cannot be read its error."""
+    """Return rows, and for each queue that cannot be read its error. Without lines and errors it is `empty`."""
     errors = [{"queue": name, "error": error} for name, error in away.items()]
-    return VerbResult([*rows, *errors], lines, away_text(away), note=note)
+    return VerbResult([*rows, *errors], lines or ([] if away else [empty]), away_text(away), note=note)
 
 
 def columns(view: object, names: str) -> dict[str, Any]:

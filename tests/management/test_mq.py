@@ -501,6 +501,15 @@ def test_a_server_that_cannot_be_reached_is_named_beside_what_the_others_have():
 
 
 @pytest.mark.usefixtures("partly_away")
+def test_nothing_is_said_to_be_empty_when_a_server_cannot_be_reached(subtests):
+    for arguments in (["schedules"], ["consumers"], ["jobs"], ["find", "name:nobody"]):
+        out = StringIO()
+        with subtests.test(arguments=arguments), pytest.raises(CommandError, match="Cannot read .*far"):
+            call_command("mq", *arguments, stdout=out)
+        assert out.getvalue() == ""
+
+
+@pytest.mark.usefixtures("partly_away")
 def test_the_totals_are_those_of_the_queues_that_can_be_read():
     queues["emails"].publish("welcome", 1)
     totals = inspector.totals()
