@@ -12,14 +12,17 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mq_django import inspect
+from mq_django.conf import get_config
 from mq_django.consumers.supervisor.chores import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import ActionableState, BackgroundJob
+from mq_django.inspector.message_lists import find_message
 from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.queues import quick_stats
 from mq_django.management.message_verbs import SELECTING, filter_of, scans
@@ -130,12 +133,24 @@ def _purge_ids(options: Options) -> VerbResult:
     confirm(options, f"This deletes {len(ids)} {'dead letters' if is_dead else 'messages'}.")
     if is_dead:
         return result_of(inspect.delete(queue, ids), "deleted", ids=len(ids))
+    # Before it is asked to stop, after which it is soon gone. All are asked, also what is moving and was not found.
+    gone = [each for each in ids if options["running"] and _is_gone(queue, each)]
     outcome = inspect.cancel(queue, ids, running=options["running"], force=options["force"])
+    if outcome.error is None:
+        outcome.asked, outcome.missing = max(0, outcome.asked - len(gone)), outcome.missing + len(gone)
     result = result_of(outcome, "deleted", ids=len(ids))
     if not options["running"]:
         return result
     lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
     return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
+
+
+def _is_gone(queue: str, message_id: str) -> bool:
+    """Return whether a message neither waits, is ready nor runs. Of a unique key, cancelling tells that itself."""
+    if message_id.startswith(UNIQUE_PREFIX):
+        return False
+    found = [find_message(part.name, message_id) for part in get_config().queue(queue).partitions_for_id(message_id)]
+    return not any(view is not None and view.state not in ("dead", "handled") for view in found)
 
 
 def _filter_text(options: Options) -> str:

@@ -1,7 +1,9 @@
 """`manage.py mq purge --running`."""
 
+from io import StringIO
+
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 
 from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import publish, store
@@ -15,6 +17,16 @@ def test_consumers_are_asked_about_what_does_not_wait():
     assert store("emails").cancel_requests() == {ready: False}
     assert mq_json("purge", "emails", ready, "--running", "--force", "--yes")["asked"] == 1
     assert store("emails").cancel_requests() == {ready: True}
+
+
+@pytest.mark.parametrize("options", [{"PARTITIONS": 1}, {"PARTITIONS": 4}])
+def test_what_neither_waits_nor_runs_is_not_found(mq_settings, options):
+    mq_settings(QUEUES={"emails": options})
+    ready = publish("emails", "welcome")
+    out = StringIO()
+    with pytest.raises(CommandError, match="1 of 2 ids were not found"):
+        call_command("mq", "purge", "emails", "nobody", ready, "--running", "--yes", stdout=out)
+    assert out.getvalue() == "0 deleted, 1 missing, 1 asked to stop\n"
 
 
 def test_a_unique_key_that_nobody_claims_is_an_error():

@@ -504,7 +504,7 @@ def test_a_server_that_cannot_be_reached_is_named_beside_what_the_others_have():
 def test_nothing_is_said_to_be_empty_when_a_server_cannot_be_reached(subtests):
     for arguments in (["schedules"], ["consumers"], ["jobs"], ["find", "name:nobody"]):
         out = StringIO()
-        with subtests.test(arguments=arguments), pytest.raises(CommandError, match="Cannot read .*far"):
+        with subtests.test(arguments=arguments), pytest.raises(CommandError, match=r"Cannot read .*far"):
             call_command("mq", *arguments, stdout=out)
         assert out.getvalue() == ""
 
