@@ -4,7 +4,8 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,21 @@ class Heading(str):
     __slots__ = ()
 
 
+class OutputError(OSError):
+    """The output cannot be written, for example because its disk is full."""
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raise OutputError for an error of the output in this block, except BrokenPipeError: its reader has closed it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"Cannot write the output: {error.strerror or error}") from error
+
+
 class Terminal:
     """Where a verb prints: lines of text or JSON, and its progress."""
 
@@ -60,11 +76,13 @@ class Terminal:
 
     def write(self, line: str, *, ending: str = "\n") -> None:
         """Print a line."""
-        self._out.write(_writable(self._out, line), ending=ending)
+        with writing():
+            self._out.write(_writable(self._out, line), ending=ending)
 
     def flush(self) -> None:
         """Send what was printed to the terminal."""
-        self._out.flush()
+        with writing():
+            self._out.flush()
 
     def report(self, line: str) -> None:
         """Print a line about the progress, to stderr."""

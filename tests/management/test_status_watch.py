@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +105,30 @@ def test_a_closed_output_ends_any_verb_without_a_traceback(where):
     os.close(write)
     assert (done.returncode, done.stderr.decode().splitlines()[1:]) == (141, [])
     assert b"Traceback" not in done.stderr
+
+
+FULL = "CommandError: Cannot write the output: No space left on device"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_an_output_that_cannot_be_written_ends_any_verb_with_a_sentence(where, buffered):
+    publish("emails", "welcome", 1)
+    command = [sys.executable, "-c", PROGRAM, *where]
+    for verb in ("status", "find", "export"):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [*command, verb, *([] if verb == "status" else ["emails", "--state", "ready"])],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONUNBUFFERED": buffered},
+                check=False,
+                timeout=280,
+            )
+        assert (done.returncode, done.stderr.decode().splitlines()) == (1, [FULL])
+
+
+def test_an_output_that_is_closed_from_the_start_ends_any_verb_with_a_sentence(where):
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", PROGRAM, *where, "status"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, check=False, timeout=280)
+    assert (done.returncode, done.stderr.decode()) == (1, "CommandError: The output is closed.\n")

@@ -3,7 +3,7 @@
 import os
 import sys
 from datetime import UTC
-from typing import Any
+from typing import Any, TextIO
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import override
@@ -13,12 +13,19 @@ from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.problem_sentences import times_in
 from mq_django.inspector.queues import require_queue
-from mq_django.management.terminal import Terminal, user_name
+from mq_django.management.terminal import OutputError, Terminal, user_name, writing
 from mq_django.management.verbs import VERBS
 from mq_django.stores.activity import acting
 
 #: The exit code if the reader of the output has closed it, as that of a program that SIGPIPE ends.
 CLOSED = 141
+
+
+def _discard(*streams: TextIO) -> None:
+    """Let what these streams still write go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
 
 
 class Command(BaseCommand):
@@ -34,18 +41,22 @@ class Command(BaseCommand):
             verb.add_to(below, name)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """See BaseCommand.run_from_argv(). Ends without a traceback if the output is closed, as by `| head`."""
+        """See BaseCommand.run_from_argv(). Without a traceback if the output is closed, as by `| head`, or full."""
+        if sys.stdout is None:
+            raise SystemExit("CommandError: The output is closed.")
         try:
             try:
                 super().run_from_argv(argv)
             finally:
                 # Here, because an error of the interpreter's own flush is printed.
-                sys.stdout.flush()
+                with writing():
+                    sys.stdout.flush()
         except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (sys.stdout, sys.stderr):
-                os.dup2(nowhere, stream.fileno())
+            _discard(sys.stdout, sys.stderr)
             raise SystemExit(CLOSED) from None
+        except OutputError as error:
+            _discard(sys.stdout)
+            raise SystemExit(f"CommandError: {error}") from None
 
     # The output is English and in UTC: sentences of the admin stand among it. Times that are typed are in TIME_ZONE.
     @override("en")
