@@ -401,6 +401,8 @@ def publish(options: Options, _: Terminal) -> VerbResult:
         except DecodeError as error:
             verb = "is" if name == "data" else "are"
             raise CommandError(f"The {name} {verb} {error}", returncode=2) from error
+    if not isinstance(read["headers"], dict):
+        raise CommandError(f"--headers is a JSON object, not {escape(options['headers'])}", returncode=2)
     given = {name: options[name] for name in ("delay", "key", "unique", "at_most", "expires")}
     given["priority"] = priority(options["priority"])
     message_id = _publish(options["queue"], options["name"], read["data"], {**given, "headers": read["headers"]})

@@ -521,6 +521,7 @@ def test_wrong_arguments_exit_with_2(mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"events": {}})
     every = (
         ("publish", "emails", "welcome", "{"),
+        *(("publish", "emails", "welcome", "--headers", headers) for headers in ("[]", '"x"', "null", "0", "{")),
         ("publish", "emails", "welcome", "--delay", "9", "--unique", "u", "--at-most", "8"),
         ("publish", "emails", "", "1"),
         ("publish", "emails", "welcome", "--priority", "urgent"),
@@ -534,6 +535,7 @@ def test_wrong_arguments_exit_with_2(mq_settings):
         ("schedules", "change", "x"),
     )
     assert [arguments for arguments in every if refusal(*arguments)[1] != 2] == []
+    assert inspector.queue("emails").ready == 0
 
 
 def test_a_number_out_of_its_range_is_refused():
