@@ -233,8 +233,11 @@ PROBLEMS = {
 
 def status(options: Options, terminal: Terminal) -> VerbResult | None:
     """Show the number of messages by queue, or how queues are otherwise."""
-    if not options["watch"] or terminal.as_json or not terminal.is_terminal:
+    if not options["watch"]:
         return _chosen(options, terminal)
+    if terminal.as_json or not terminal.is_terminal:
+        words = "--watch needs a terminal, and no --json. Without it, the status is printed once."
+        raise CommandError(words, returncode=2)
     terminal.write(ENTER, ending="")
     try:
         while True:

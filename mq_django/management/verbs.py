@@ -305,7 +305,7 @@ VERBS: dict[str, Verb | Actions] = {
             flag("--limits", "Show the limits of queues and their use."),
             flag("--partitions", "Show the partitions of queues."),
         ),
-        flag("--watch", "On a terminal, show it again and again, the worst queues first, until Ctrl-C."),
+        flag("--watch", "Show it again and again on a terminal, the worst queues first, until Ctrl-C."),
         arg("--interval", "seconds between two reads. Default: 2.", needs="--watch", type=whole, default=2),
         *(threshold(name, what) for name, what in queue_verbs.PROBLEMS.items()),
         arg("--ignore", "leave out this problem. May be repeated.", needs="--check", action="append", choices=KINDS),

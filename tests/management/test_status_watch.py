@@ -8,29 +8,45 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from django.core.management import call_command
 
 from mq_django.core.texts import escape
 from mq_django.management.queue_verbs import LEAVE
-from tests.management.test_mq import mq, mq_json
+from tests.management.test_mq import refusal
 from tests.seeding import bury_many, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-def test_the_worst_queue_comes_first():
+class OneLook(StringIO):
+    """A terminal whose user ends the command after the first look."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_worst_queue_comes_first(monkeypatch):
     bury_many("emails", 2)
     publish("emails", "welcome", 1)
-    emails, default = mq_json("status", "--watch")
-    assert (emails["queue"], default["queue"]) == ("emails", "default")
-    assert (emails["ready"], emails["dead"], default["problems"]) == (1, 2, [])
-    assert emails["problems"][0] == "unconsumed"
-    headings, row, _ = mq("status", "--watch").splitlines()
-    assert headings.split()[-2:] == ["oldest_s", "problems"]
-    assert row.split()[0] == "emails"
-    assert row.split()[-1] == ",".join(emails["problems"])
+    monkeypatch.setenv("COLUMNS", "200")
+    screen = OneLook()
+    monkeypatch.setattr("mq_django.management.queue_verbs.time.sleep", Mock(side_effect=KeyboardInterrupt))
+    call_command("mq", "status", "--watch", stdout=screen, no_color=True)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    headings, emails, default = [line.split() for line in text.splitlines()[2:5]]
+    assert headings[-2:] == ["oldest_s", "problems"]
+    assert (emails[0], default[0]) == ("emails", "default")
+    assert emails[-1].startswith("unconsumed")
+
+
+def test_without_a_terminal_it_is_refused():
+    said = "--watch needs a terminal, and no --json. Without it, the status is printed once."
+    assert refusal("status", "--watch") == refusal("status", "--watch", "--json") == (said, 2)
 
 
 PROGRAM = """
