@@ -70,7 +70,7 @@ class MessageView:
     data: Any = None
     #: Whether `data` is set. It is not for a message that is too long for a page, or not valid.
     has_data: bool = False
-    #: Bytes in Redis.
+    #: Bytes of its data as JSON; if these were not read, of what was found instead.
     size: int = 0
     attempt: int = 1
     key: str | None = None
@@ -124,7 +124,8 @@ def view_of(
 ) -> MessageView:
     """Return the view of a message; if it cannot be built, a view with the error.
 
-    See attempts_of() for `history` and `failure`. `about` are the attributes that its state adds.
+    See attempts_of() for `history` and `failure`. `size` is for the view with the error. `about` are the attributes
+    that its state adds.
     """
     try:
         attempts = attempts_of(history, failure)
@@ -133,7 +134,7 @@ def view_of(
             name=message.name,
             data=redact(message.data),
             has_data=True,
-            size=size,
+            size=_size_of(message.data),
             attempt=message.attempt,
             key=message.key,
             priority=message.priority,
@@ -147,6 +148,13 @@ def view_of(
     except Exception as found:  # noqa: BLE001 - any program may have written the message
         problem = f"cannot be shown: {class_name(type(found))}"
         return MessageView(id=message.id, name=message.name, size=size, problem=problem, **about)
+
+
+def _size_of(data: Any) -> int:
+    if isinstance(data, bytes):
+        return len(data)
+    # Not dumps(): another program may have written a lone surrogate.
+    return len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass"))
 
 
 def attempts_of(history: str, failure: tuple[str, str] | None = None) -> tuple[Attempt, ...]:

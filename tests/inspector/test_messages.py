@@ -7,7 +7,7 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.inspector.message_lists import find_handled, messages
-from tests.seeding import bury_garbage, bury_many, publish, publish_many, set_aside, take
+from tests.seeding import bury, bury_garbage, bury_many, handle, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -22,6 +22,22 @@ def test_what_waits_and_is_no_message_is_shown_as_that(redis_client):
     assert "no body" in bare.problem
     assert "not JSON" in broken.problem
     assert not broken.has_data
+
+
+def test_the_size_is_that_of_the_data_in_each_state(mq_settings, subtests):
+    mq_settings(QUEUES={"emails": {"HISTORY": {"AGE": 60, "COUNT": 10}}})
+    data, headers = {"text": "ä"}, {"of": "more than the data"}
+    publish("emails", "a", data, headers=headers)
+    take("emails", 1)
+    handle("emails", "a", data, headers=headers)
+    bury("emails", "a", data, headers=headers)
+    set_aside("emails", "nobody.knows", data)
+    for more in ({}, {"priority": 5}, {"delay": 60}):
+        publish("emails", "a", data, headers=headers, **more)
+    for state, count in {"ready": 2, "pending": 1, "delayed": 1, "unhandled": 1, "dead": 1, "handled": 2}.items():
+        with subtests.test(state=state):
+            found = messages("emails", state, limit=10).rows
+            assert [view.size for view in found] == [len(b'{"text":"\xc3\xa4"}')] * count
 
 
 def test_all_ids_of_a_queue_by_place(redis_client):
