@@ -18,6 +18,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language
 
+from mq_django.admin.ui import text
 from mq_django.conf import get_config
 from mq_django.errors import MQError
 
@@ -100,7 +101,8 @@ class LiveParts:
             else:
                 rows[name] = different
         versions = {name: part.version for name, part in changed.items()}
-        return _json(request, {"summary": self.summary, "parts": whole, "rows": rows, "have": versions})
+        found = {"summary": self.summary, "parts": whole, "rows": rows, "have": versions, "at": text.time_of_day()}
+        return _json(request, found)
 
 
 def _version(text: str) -> str:

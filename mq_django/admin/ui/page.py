@@ -133,6 +133,7 @@ class Page:
         return {
             "opts": self.model_admin.opts,
             "overview_url": self.url("changelist"),
+            "shown_at": text.time_of_day(),
             "find_url": (find_url := self.url("find")),
             "search_text": self.request.GET.get("q", "") if self.request.path == find_url else "",
             "can_see_data": self.can(SEE_DATA),

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.conf import DeliveryOptions, get_config
+from mq_django.core import clock
 from mq_django.core.breakers import Breaker
 from mq_django.core.jsontext import loads
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -136,6 +137,11 @@ def now_ms() -> int:
     if found is not None:
         found.append(read)
     return read
+
+
+def time_of_day() -> str:
+    """Return the time of day in the time zone of the page."""
+    return f"{local(clock.now_ms()):%H:%M:%S}"
 
 
 def moment(ms: int | None, *, now: int = 0, exact: bool = False) -> SafeString | str:

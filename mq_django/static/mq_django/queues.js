@@ -119,7 +119,7 @@
                 if (result.summary && summary.textContent !== result.summary) {
                     summary.textContent = result.summary;
                 }
-                note.textContent = result.error ?? new Date().toLocaleTimeString();
+                note.textContent = result.error ?? result.at;
                 wait = response.ok ? FIRST : Math.min(wait * 2, LONGEST);
                 root.classList.toggle("mq-stale", !response.ok);
             } catch {
@@ -151,7 +151,6 @@
             }
         });
         controls.hidden = false;
-        note.textContent = new Date().toLocaleTimeString();
         plan();
     };
 

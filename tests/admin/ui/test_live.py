@@ -4,9 +4,11 @@ import gzip
 import json
 import re
 import threading
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from django.utils import timezone
 
 from mq_django import topics
 from mq_django.admin.ui import live, page
@@ -45,6 +47,14 @@ def test_a_poll_of_what_the_page_shows_gets_nothing(viewer):
 
     assert (answer["parts"], answer["rows"], answer["have"]) == ({}, {}, {})
     assert answer["summary"] == "No problems found."
+
+
+def test_the_time_of_what_is_shown_is_in_the_time_zone_of_the_page(viewer, monkeypatch):
+    at = datetime(2026, 1, 14, 12, 30, 5, tzinfo=UTC)
+    monkeypatch.setattr("mq_django.admin.ui.text.clock.now_ms", lambda: round(at.timestamp() * 1000))
+    with timezone.override("Asia/Kathmandu"):
+        page, answer = viewer.get(BASE).content.decode(), poll(viewer)
+    assert re.search(r"<span data-mq-note>([^<]*)</span>", page)[1] == answer["at"] == "18:15:05"
 
 
 def test_a_poll_gets_the_rows_that_have_changed(viewer):
