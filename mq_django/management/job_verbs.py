@@ -146,7 +146,7 @@ def _purge_ids(options: Options) -> VerbResult:
 
 
 def _is_gone(queue: str, message_id: str) -> bool:
-    """Return whether a message neither waits, is ready nor runs. Of a unique key, cancelling tells that itself."""
+    """Return whether a message neither waits, is ready nor runs; False for a unique key, which cancelling looks up."""
     if message_id.startswith(UNIQUE_PREFIX):
         return False
     found = [find_message(part.name, message_id) for part in get_config().queue(queue).partitions_for_id(message_id)]

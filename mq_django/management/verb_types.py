@@ -26,7 +26,7 @@ LAST_PORT = 65535
 #: The most messages that a verb shows.
 MAX_SHOWN = 500
 
-#: The largest of other numbers, of the numbers of rows, and the digits of that.
+#: The largest of other numbers; the largest number of a row, and its digits.
 MAX_WHOLE, LAST_ROW, MAX_DIGITS = 10**9, 2**63 - 1, 19
 
 

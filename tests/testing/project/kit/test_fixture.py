@@ -122,10 +122,11 @@ class TestMistakes:
         emails.publish("welcome", 1)
         emails.publish("welcome", 2)
         assert mq.run() == []
-        assert caplog.messages == [
+        (said,) = caplog.messages
+        assert said == (
             "Nothing is ready. 2 messages wait for the commit: call mq.commit(); "
             "Published(queue='emails', name='welcome', data=1); Published(queue='emails', name='welcome', data=2)"
-        ]
+        )
 
     def test_names_that_are_none(self, mq):
         with pytest.raises(TestKitError, match="A queue is named by a string"):
