@@ -514,7 +514,7 @@ def _check_options(entry: Any, *, of: tuple[str, str] | None = None) -> None:
         raise WrongParts(wrong)
 
 
-#: What is wrong with an option that there is not, as the text that follows its name.
+#: The text after the name of an unknown option.
 NO_OPTION = f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
 
 

@@ -227,7 +227,7 @@ Result = TypeVar("Result")
 
 
 def _named_once(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Refuse `name` among the options, as any that there is not: Python itself would raise a TypeError."""
+    """Refuse `name` as an option, like any unknown one: Python itself would raise a TypeError."""
 
     @wraps(method)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
