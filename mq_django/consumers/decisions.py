@@ -173,6 +173,19 @@ def _last_check(config: QueueConfig, message: Message, handler: Handler, retry: 
     return replace(retry, delay=timedelta(0))
 
 
+def used_up(config: QueueConfig, item: Delivery, handler: Handler) -> Bury | None:
+    """Return the burial of a message whose attempts all ended their machines: nobody was left to decide about it.
+
+    Only in RSMQ's format: a message is received again when its visibility timeout is over, not when it is reclaimed.
+    """
+    before = item.message.attempt - 1
+    policy = handler.retry or config.retry
+    further = LAST_LOOKS if handler.once is not None else 0
+    if item.suspect or not policy.exhausted(before - further, default_max=config.max_attempts):
+        return None
+    return Bury(RAN_AT_DEATH, reason="uncertain" if further else "crashed")
+
+
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
     if item.suspect:
         # It has also caused the first crash, when it ran beside other messages.

@@ -221,7 +221,7 @@ class RsmqQueues:
         """
         keys = self._keys(queue)
         hide: Argument = "" if vt is None else rsmq_format.check_seconds("vt", vt) * 1000
-        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled, keys.consumers]
         args: list[Argument] = ["", rsmq_format.check_count("count", count, rsmq_format.MAX_RECEIVED), hide]
         _, *flat = self._there(queue, self._transport.run("rsmq_receive", key_names, args))
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]

@@ -328,7 +328,7 @@ class RsmqStore:
 
     def _take_command(self, consumer: str, count: int) -> Command:
         keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled, keys.consumers]
         return scripts.command("rsmq_receive", keys=key_names, args=[consumer, min(count, BATCH), self._vt_ms])
 
     def _taken(self, reply: Any, read_at: float) -> list[Delivery | Undecodable]:

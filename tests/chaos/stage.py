@@ -28,7 +28,7 @@ from tests.chaos.checker import Ending, Terms, Verdict, check
 from tests.chaos.places import Rest
 from tests.chaos.points import arm
 from tests.chaos.producer import Producer
-from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, STORE, VISIBILITY_SECONDS, mq_django
+from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
 from tests.chaos.spread import Spread
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree, kill, send
@@ -44,16 +44,6 @@ RECOVERY = VISIBILITY_SECONDS + 2 + 10
 DRAIN = 20.0 if os.environ.get("CHAOS_HASTE") else 90.0
 #: Seconds until what died has left nothing behind.
 SETTLE_DOWN = VISIBILITY_SECONDS * 2 + (0.0 if os.environ.get("CHAOS_HASTE") else 10.0)
-
-
-def undecided(events: Sequence[history.Event]) -> int:
-    """Return how many receives of one message may have ended without a decision: in RSMQ's format each is an attempt.
-
-    A message of a consumer that stands still, or of a machine that is gone, is visible after VT, which is shorter here
-    than the time until others settle for it.
-    """
-    kinds = ("stop", "stop-tree", "kill-tree", "kill-redis")
-    return sum(each.what == "fault" and each.told["kind"] in kinds for each in events) if STORE == "rsmq" else 0
 
 
 class Stage:
@@ -275,7 +265,7 @@ class Stage:
 
     def judge(self, events: Sequence[history.Event], ending: Ending) -> Verdict:
         """Return the verdict on what happened."""
-        return check(events, ending, Terms(max_attempts=MAX_ATTEMPTS + undecided(events), recovery=RECOVERY))
+        return check(events, ending, Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY))
 
     def left(self, client: redis.Redis) -> int:
         """Return how many messages are ready, pending or wait."""

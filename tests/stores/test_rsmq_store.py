@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mq_django import queues
+from mq_django import handler, queues
 from mq_django.conf import get_config
 from mq_django.core.messages import ACK, Bury, CancelResult, HandBack, LookupState, Retry, SetAside, Undecodable
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
@@ -31,6 +31,7 @@ from tests import on_cluster, places
 from tests.commands import calls, script_calls
 from tests.purging import purge
 from tests.waiting import wait_until
+from tests.working import run
 
 ME, OTHER = "host-1-me", "host-2-other"
 
@@ -226,9 +227,68 @@ def test_the_same_consumer_tells_its_two_deliveries_apart(store, show):
     (first,) = store.take(ME, count=1)
     show(message_id)
     (second,) = store.take(ME, count=1)
-    assert (first.message.attempt, second.message.attempt) == (1, 2)
+    assert first.entry != second.entry
     assert settle(store, first) == [message_id]
     assert settle(store, second) == []
+
+
+class TestAReceiveWithoutAnOutcome:
+    """The machine of the consumer was lost for longer than VT, and nobody decided about its message."""
+
+    @pytest.fixture
+    def lost(self, store, show):
+        """Receive the message as a consumer whose machine is lost then, and return the delivery."""
+
+        def receive(holder=ME):
+            (delivery,) = store.take(ME, count=1)
+            store.reassign(ME, holder, [(delivery.stream, delivery.entry)])
+            show(delivery.message.id)
+            return delivery
+
+        return receive
+
+    @pytest.fixture
+    def quarantine(self, configure):
+        members = open_members(get_config().queue("jobs"), Session(get_client("consume")))
+        members.beat("s1", {}, {OTHER: {"quarantine": True}, f"{OTHER}-line": {"quarantine": False}})
+        return OTHER
+
+    def test_is_no_attempt_and_after_two_the_message_runs_alone(self, lost):
+        queues["jobs"].publish("welcome", 1)
+        found = [lost() for _ in range(4)]
+        assert [each.message.attempt for each in found] == [1, 1, 1, 1]
+        assert [each.alone for each in found] == [False, False, True, True]
+
+    def test_is_no_attempt_where_another_program_received_the_message_since(self, lost, rsmq):
+        queues["jobs"].publish("welcome", 1)
+        lost()
+        rsmq.receive("jobs", vt=0)
+        assert lost().message.attempt == 2
+
+    def test_is_an_attempt_where_the_message_ran_alone(self, lost, quarantine):
+        queues["jobs"].publish("welcome", 1)
+        found = [lost(), lost(), lost(f"{quarantine}-line"), lost(quarantine), lost(quarantine), lost()]
+        assert [each.message.attempt for each in found] == [1, 1, 1, 1, 2, 3]
+        assert [each.alone for each in found] == [False, False, True, True, True, True]
+
+    def test_of_a_suspect_that_ran_alone_stands_for_two(self, lost, store, quarantine):
+        message_id = queues["jobs"].publish("welcome", 1)
+        (together,) = store.take(ME, count=1)
+        settle(store, together, outcome=HandBack(suspect=True))
+        suspect, again = lost(quarantine), lost()
+        assert (message_id, suspect.suspect, suspect.message.attempt) == (message_id, True, 1)
+        assert (again.suspect, again.alone, again.message.attempt) == (False, True, 3)
+
+    def test_buries_the_message_when_its_attempts_are_used_up(self, configure, handlers, lost, quarantine):
+        configure(MAX_ATTEMPTS=2)
+        ran = []
+        handler("jobs", "welcome")(ran.append)
+        message_id = queues["jobs"].publish("welcome", 1)
+        for holder in (ME, ME, quarantine, quarantine):
+            lost(holder)
+        run("jobs")
+        (entry,) = open_dead_letters(get_config().queue("jobs"), Pooled(get_client("inspect"))).find([message_id])
+        assert (dead_letters.get("jobs", entry).reason, ran) == ("crashed", [])
 
 
 def test_receives_by_others_count_as_attempts_and_hand_backs_do_not(store, rsmq):

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 
-from mq_django.consumers.decisions import unusable
+from mq_django.consumers.decisions import settled_as, unusable, used_up
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.batches import Batches, BatchPath, Runner
@@ -109,7 +109,11 @@ class Dispatcher:
         handler = path.handler
         if item.message.headers and (of_this := of_call(handler, item.message)) is not handler:
             path = self.path(of_this)
-        if item.alone and self._isolate is not None:
+        if item.alone and (burial := used_up(self._executor.config, item, handler)) is not None:
+            self.settler.add(settled_as(item, burial, handler))
+            if handler.ended is not None:
+                handler.ended(item.message, burial, 0.0, None)
+        elif item.alone and self._isolate is not None:
             self._isolate(item)
         elif handler.batch and handler.once is not None and item.message.attempt > 1:
             # The inbox has to say what became of the earlier attempts of each message.

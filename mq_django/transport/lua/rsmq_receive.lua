@@ -6,6 +6,7 @@
 -- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts, and more
 -- KEYS[5]  control    {namespace}:<queue>:mq:control     HASH   paused
 -- KEYS[6]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET
+-- KEYS[7]  consumers  {namespace}:<queue>:mq:consumers   HASH   which are quarantines
 -- ARGV[1]  consumer   '' for a receiver that is not recorded as owner and ignores a pause
 -- ARGV[2]  count      messages, at most 500
 -- ARGV[3]  vt         ms to hide them, or '' for the queue's own vt
@@ -17,7 +18,7 @@
 -- with clock
 -- with rsmq
 -- with numbers
-local zset, hash, owners, notes, control, unhandled = unpack(KEYS)
+local zset, hash, owners, notes, control, unhandled, consumers = unpack(KEYS)
 local consumer = ARGV[1]
 if consumer ~= '' and redis.call('hget', control, 'paused') == '1' then
   return 'PAUSED'
@@ -25,6 +26,24 @@ end
 local vt = attributes(hash)
 if not vt then
   return 'NOQUEUE'
+end
+
+-- Return whether a consumer is a quarantine, which holds only what it runs.
+local function is_quarantine(name)
+  local is_done, described = pcall(cjson.decode, short(redis.pcall('hget', consumers, 'consumer:' .. name)))
+  return is_done and type(described) == 'table' and described.quarantine == true
+end
+
+-- A message that still has an owner was received before, and not settled: its machine failed, or had no connection for
+-- longer than vt.
+local function note_unsettled(id)
+  local owner = redis.call('hget', owners, id)
+  local before = owner and string.match(owner, '^(.*) %d+$')
+  if before and is_quarantine(before) then
+    note_crashed(notes, id)
+  elseif before then
+    note_lost(notes, id)
+  end
 end
 
 allow_writes(zset)
@@ -39,6 +58,9 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, A
     local count = increment(hash, id .. ':rc', 1)
     redis.call('hsetnx', hash, id .. ':fr', string.format('%.0f', now))
     if consumer ~= '' then
+      if count ~= 1 then
+        note_unsettled(id)
+      end
       redis.call('hset', owners, id, consumer .. ' ' .. count)
       redis.call('zrem', unhandled, id)
     end

@@ -393,15 +393,12 @@ local function transition_of(at, lists, count, receipts, outcome)
         local score, mark = whole_due_at('+', value('delays', i), now), value('marks', i)
         redis.call('zadd', zset, score, id)
         redis.call('zadd', at.retried, score, id)
-        local suspected = redis.call('hget', notes, id .. ':alone') == 'suspect'
-        redis.call('hdel', notes, id .. ':alone')
         if mark == 'alone' then
-          if suspected then
-            -- It killed its process the first time, too: that receive counts as an attempt now.
-            increment(notes, id .. ':free', -1)
-          end
-          redis.call('hset', notes, id .. ':alone', '1')
-        elseif mark == 'free' then
+          note_crashed(notes, id)
+        else
+          redis.call('hdel', notes, id .. ':alone')
+        end
+        if mark == 'free' then
           increment(notes, id .. ':free', 1)
         end
         redis.call('hset', notes, id .. ':story', value('histories', i))
@@ -422,10 +419,12 @@ local function transition_of(at, lists, count, receipts, outcome)
       return function(id, i)
         local mark = value('marks', i)
         redis.call('zadd', zset, string.format('%.0f', math.min(now, value('times', i))), id)
-        increment(notes, id .. ':free', 1)
         if mark == 'lost' then
-          redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
-        elseif mark == 'suspect' then
+          note_lost(notes, id)
+        else
+          increment(notes, id .. ':free', 1)
+        end
+        if mark == 'suspect' then
           redis.call('hsetnx', notes, id .. ':alone', 'suspect')
         end
       end, function()

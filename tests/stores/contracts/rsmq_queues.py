@@ -95,6 +95,13 @@ def receive(stage: Stage) -> None:
     stage.client.zadd(store.keys.zset, {message_of(1).message.id: 5}, xx=True)
     with stage.under("what was unhandled"):
         assert len(store.take(OTHER, count=5)) == 1
+    stage.client.zadd(store.keys.zset, {message_of(1).message.id: 6}, xx=True)
+    with stage.under("its machine was lost"):
+        assert len(store.take(ME, count=5)) == 1
+    stage.client.hset(store.keys.consumers, f"consumer:{ME}", '{"quarantine": true}')
+    stage.client.zadd(store.keys.zset, {message_of(1).message.id: 7}, xx=True)
+    with stage.under("it ran alone, and its machine was lost"):
+        assert len(store.take(ME, count=5)) == 1
     stage.client.hset(store.keys.control, "paused", "1")
     with stage.under("paused"):
         assert store.take(ME, count=5) == []

@@ -34,6 +34,22 @@ local function remove_message(zset, hash, notes, id)
   return there == 1 and fields > 0
 end
 
+-- Note that a receive was no attempt, because its consumer was lost with its machine. The second time the message has to
+-- run alone.
+local function note_lost(notes, id)
+  increment(notes, id .. ':free', 1)
+  redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
+end
+
+-- Note that a message has ended the process in which it ran alone. A suspect also ended the first one, when it ran beside
+-- others: that receive counts as an attempt now.
+local function note_crashed(notes, id)
+  if redis.call('hget', notes, id .. ':alone') == 'suspect' then
+    increment(notes, id .. ':free', -1)
+  end
+  redis.call('hset', notes, id .. ':alone', '1')
+end
+
 -- Return where a message of an RSMQ queue waits: 'DELAYED', 'UNHANDLED', or nil when it is visible or a program may
 -- have received it. A hidden message that was received belongs to its receiver, unless a consumer of ours has retried
 -- it since and its score has not changed.
