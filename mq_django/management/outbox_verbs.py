@@ -18,7 +18,7 @@ from mq_django.inspector import outbox_views
 from mq_django.inspector.outbox_views import OutboxRow, OutboxView, outbox_databases, outboxes
 from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.outbox.insertion import outbox_aliases
-from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
+from mq_django.outbox.stored_rows import count_pending, count_set_aside, forget, republish, retained_count
 
 
 def outbox(options: Options, terminal: Terminal) -> VerbResult | None:

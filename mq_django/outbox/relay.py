@@ -1,154 +1,257 @@
-"""Choose what the relay of an outbox publishes next, for each queue and topic of one server."""
+"""Publish the rows of an outbox: a relay for each queue, topic or partition, and one for the whole database."""
 
 import time
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 
-from django.db import transaction
-from django.db.models import QuerySet
-
+from mq_django import errors
 from mq_django.conf import QueueConfig
-from mq_django.core import clock
-from mq_django.core.jsontext import dumps
-from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import DeliveryOptions
-from mq_django.errors import DecodeError, NotPermitted, WrongKeyType
 from mq_django.models import OutboxMessage, OutboxState
-from mq_django.outbox.claims import RETAINED, OutboxTables, is_partition
-from mq_django.outbox.insertion import aliases_with_rows, database_of, table_needed
-from mq_django.outbox.publishing import Announce, PartitionRelay, with_parts
-from mq_django.outbox.rows import publication_of, publication_unique
-from mq_django.stores.activity import recorded
-from mq_django.stores.outbox_marks import EndedMessages
+from mq_django.outbox.claims import ROWS, Claim, OutboxTables, is_partition
+from mq_django.outbox.rows import Chunk, next_chunk, with_parts
+from mq_django.outbox.stored_rows import SEARCH, RetainedRows
+from mq_django.stores import open_publisher
+from mq_django.stores.outbox_marks import Mark, NotNext, OutboxMarks, OutboxTransport
+from mq_django.stores.partition_transport import check_reply, record_command
+from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transport
-
-# Rows that are kept until their messages are handled: OUTBOX with KEEP_UNTIL "handled".
-#
-# A row whose message is published is kept. When the message has ended, its consumer notes the id in Redis, together
-# with the ack; what deletes messages in other ways notes it, too. Relays read that, and delete the rows. What Redis
-# has lost is published again from the rows that are left.
+from mq_django.transport.sessions import ReplicaTransport
 
 logger = get_logger(__name__)
 
-#: Seconds between two rounds, and between two looks for what changes rarely.
-PAUSE, SEARCH = 2.0, 60.0
-#: Rows that a statement changes.
-BATCH = 500
+#: Is called with the destination, a publication and the id that Redis knows, when it is published.
+Announce = Callable[[DeliveryOptions, Publication, str], None]
+
+#: Errors of Redis that do not concern the rows: they wait until it accepts them.
+WAITS = (
+    *(errors.ConnectionLost, errors.ConnectionRejected, errors.ReadOnly, errors.ServerBusy, errors.WrongNode),
+    *(errors.NotPermitted, errors.QueueClosed, errors.RedisOutOfMemory, errors.WrongKeyType),
+)
+
+COPIED = (
+    "Redis knows another claim {number} of this outbox: the database is a copy of another one, has a copy, or was "
+    "restored. Give a copy an identity of its own, or let no relay use it"
+)
+WENT_BACK = (
+    "Database %r went back in time: Redis knows claim %d of the outbox for %s, and the database claim %d. Up to %d "
+    "messages from row %d on may be published a second time"
+)
 
 
-class RetainedRows:
-    """The rows for one queue in the outbox of one database that are kept.
+class PartitionRelay:
+    """Publishes the rows of one partition, claim after claim. Any number of processes may do so.
 
     Args:
         tables: the outbox.
-        queue: the whole queue.
+        destination: the queue or topic, with as many partitions as the rows were placed by.
+        part: the number of the partition; -1 if there are none.
+        announce: is called when a message is published.
     """
 
-    def __init__(self, tables: OutboxTables, queue: QueueConfig) -> None:
+    def __init__(self, tables: OutboxTables, destination: DeliveryOptions, part: int, announce: Announce) -> None:
+        self.destination = destination
+        self.part = part
+        self.parts = len(destination.parts) or 1
+        self.partition = destination.parts[part] if destination.parts else destination
         self._tables = tables
-        self._queue = queue
-        self._transport = open_transport("chores", queue.connection)
-        self._ended = self._ended_of(queue)
-        self._rows = OutboxMessage.objects.using(tables.alias).filter(destination=queue.name)
-        self._next_round = self._next_search = 0.0
+        self._announce = announce
+        transport = open_transport("produce", self.partition.connection)
+        # Servers of tests have no replicas.
+        self._replica = ReplicaTransport(transport) if self._waits_for_replica() else None
+        self._transport = OutboxTransport(self.partition, self._replica or transport)
+        self._store = open_publisher(self.partition, self._transport)
+        self._marks = OutboxMarks(self.partition, self._replica or transport)
+        #: Rows of one script call. It is halved while the queue is full.
+        self._most = ROWS
+        self.claim: Claim | None = None
+        #: Up to which row it is published, the rows that Redis has refused, and whether a replica has all that.
+        self._done = 0
+        self._refused: Mapping[int, str] = {}
+        self._is_confirmed = True
+        #: Rows whose messages are not published, because another one has their unique key.
+        self._dropped: set[int] = set()
 
-    def _ended_of(self, queue: QueueConfig) -> list[EndedMessages]:
-        outbox = self._tables.outbox_id()
-        return [EndedMessages(part, self._transport, outbox) for part in queue.each_part]
+    def _waits_for_replica(self) -> bool:
+        return self.partition.durability == "replica" and not test_mode.is_on()
 
-    @property
-    def is_due(self) -> bool:
-        """Return whether the pause after the last round is over."""
-        return time.monotonic() >= self._next_round
-
-    def step(self) -> bool:
-        """Delete rows of messages that have ended, and return whether there may be more to do at once.
+    def check_count(self) -> None:
+        """Record and check the number of partitions.
 
         Raises:
+            QueueClosed: there is another number in Redis than the settings say, or it is being changed.
+        """
+        transport = open_transport("produce", self.destination.connection)
+        check_reply(self.destination, transport.pipeline([record_command(self.destination)])[0])
+
+    def resume(self, claim: Claim) -> None:
+        """Go on with an open claim, of whatever process, by its mark in Redis."""
+        self.claim, self._done, self._refused, self._is_confirmed = claim, 0, {}, True
+        self._dropped = set()
+
+    def advance(self) -> bool:
+        """Publish the rows of the open claim, or of a new one.
+
+        Returns:
+            Whether there may be more to do at once. False: there are no rows, or the queue is full.
+
+        Raises:
+            QueueClosed: the number of partitions is another one, or is being changed.
             StoreError: Redis cannot be reached, or refuses.
             DatabaseError: from the database.
         """
-        # First, so that an error is not met again at once.
-        self._next_round = time.monotonic() + PAUSE
+        if self.claim is None:
+            claim = self._tables.claim(self.destination, self.part, self.parts)
+            if claim is None:
+                return False
+            self.resume(claim)
+        while self.claim is not None and (rows := [row for row in self.claim.rows if row.pk > self._done]):
+            if self._is_held_up(self.claim, rows):
+                # The next claim leaves out the rows of keys that were set aside.
+                self.end(self.destination)
+                return self.claim is None
+            if not self._publish(self.claim, rows):
+                return False
+        if self.claim is not None and not self._has_replica(self.claim):
+            return False
+        if self.claim is not None:
+            keeps = self.destination.keeps_rows
+            self._tables.finish(self.claim, self._refused, keeps=keeps, dropped=self._dropped)
+            self.claim = None
+        return True
+
+    def _is_held_up(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
+        """Return whether the rows that come next have the key of one that was refused, and must wait for it."""
+        if not self._refused or not getattr(self.destination, "ordered", False):
+            return False
+        keys = {row.key for row in claim.rows if row.pk in self._refused and row.key is not None}
+        return any(row.key in keys for row in rows)
+
+    def end(self, whole: DeliveryOptions) -> None:
+        """End the open claim before all of its rows are published. The others are unclaimed again.
+
+        Args:
+            whole: the destination with the number of partitions that it has now. Theirs are chosen again.
+        """
+        assert self.claim is not None
+        self._begin_confirmation()
         try:
-            has_more = self._read_all()
-        except (NotPermitted, WrongKeyType) as error:
-            # It concerns these rows alone, and must not hold up what is published.
-            self._next_round = time.monotonic() + SEARCH
-            logger.warning("Rows for queue %s stay in the outbox after their messages: %s", self._queue.name, error)
+            mark = self._marks.end(self.claim.name)
+        except NotNext as found:
+            self._follow(self.claim, found.mark)
+            return
+        if self._replica is not None and not self._replica.is_confirmed():
+            return
+        self._tables.split(self.claim, mark, whole, dropped=self._dropped)
+        self.claim = None
+
+    def _publish(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
+        """Publish what comes next, and return whether to go on."""
+        chunk = next_chunk(rows, self.destination, self._most)
+        if not isinstance(chunk, Chunk):
+            self._refuse(claim, chunk.last, chunk.reason)
+            return True
+        count = len(chunk.publications)
+        try:
+            self._send(claim, chunk)
+        except NotNext as found:
+            self._follow(claim, found.mark)
+        except errors.QueueFull:
+            self._most = max(1, count // 2)
+            return count > 1
+        except WAITS:
+            raise
+        except errors.StoreError as error:
+            self._most = max(1, count // 2)
+            if count == 1:
+                self._refuse(claim, chunk.rows[-1], str(error))
+        return True
+
+    def _send(self, claim: Claim, chunk: Chunk) -> None:
+        self._begin_confirmation()
+        self._transport.begin(claim.name, self._done, chunk.rows[-1], answers=chunk.answers, refuses=chunk.refuses)
+        ids: Sequence[str | None] = ()
+        try:
+            ids = self._store.publish(chunk.publications)
+        except errors.AlreadyPublished:
+            if not chunk.refuses:
+                raise
+        self._most = min(ROWS, self._most * 2)
+        if self._transport.mark is not None:
+            self._note(self._transport.mark)
+        for row, each, message_id in zip(chunk.rows, chunk.publications, ids, strict=False):
+            if message_id is not None:
+                self._announce(self.destination, each, message_id)
+                if message_id != each.message.id:
+                    self._dropped.add(row)
+
+    def _refuse(self, claim: Claim, row: int, reason: str) -> None:
+        try:
+            self._begin_confirmation()
+            self._note(self._marks.refuse(claim.name, self._done, [(row, reason)]))
+        except NotNext as found:
+            self._follow(claim, found.mark)
+
+    def _note(self, mark: Mark) -> None:
+        self._done, self._refused = mark.done, mark.refused
+        self._is_confirmed = self._is_confirmed and (self._replica is None or self._replica.is_confirmed())
+
+    def _begin_confirmation(self) -> None:
+        if self._replica is not None:
+            self._replica.begin()
+
+    def _has_replica(self, claim: Claim) -> bool:
+        """Return whether a replica has what was published of a claim, if that is asked for.
+
+        Until one has, the rows remain: after a failover they are published by the mark that the new master has.
+        """
+        if self._is_confirmed or self._replica is None:
+            return True
+        self._replica.begin()
+        try:
+            self._marks.refuse(claim.name, self._done)
+        except NotNext as found:
+            self._follow(claim, found.mark)
             return False
-        if has_more:
-            self._next_round = 0.0
-        return has_more
+        self._is_confirmed = self._replica.is_confirmed()
+        if not self._is_confirmed:
+            logger.info("No replica has confirmed the messages of the outbox for %s yet", self.partition.name)
+        return self._is_confirmed
 
-    def _read_all(self) -> bool:
-        has_more = any([self._read(ended) for ended in self._ended])  # noqa: C419 - all of them
-        if time.monotonic() >= self._next_search:
-            for parts in self._tables.earlier_parts(self._queue.name, len(self._queue.each_part)):
-                earlier = self._ended_of(with_parts(self._queue, parts))
-                has_more = any([self._read(ended) for ended in earlier]) or has_more  # noqa: C419 - as above
-            if not has_more:
-                self._next_search = time.monotonic() + SEARCH
-        return has_more
-
-    def _read(self, ended: EndedMessages) -> bool:
-        last, ids = ended.read()
-        slices = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
-        if any(self._rows.filter(message_id__in=each, batch__gt=0).exists() for each in slices):
-            # Published, and not kept yet, because their claim is not finished. The same is read again then.
-            return False
-        for each in slices:
-            rows = self._rows.filter(message_id__in=each, batch=RETAINED)
-            self._tables.change(list(rows.values_list("pk", flat=True)), RETAINED, None)
-        if last:
-            ended.done(last)
-        return bool(last)
-
-
-def retained_count(alias: str, destination: str) -> int:
-    """Return how many rows for a queue are kept."""
-    return _retained(alias, destination).count()
-
-
-@recorded("republish outbox", queue=lambda given: given["queue"].name, about="alias")
-def republish(alias: str, queue: QueueConfig) -> int:
-    """Let the rows that are kept be published again, because Redis has lost their messages; return their number.
-
-    Args:
-        alias: the alias of the database.
-        queue: the whole queue.
-
-    Raises:
-        StoreError: Redis cannot be reached, or refuses: it is asked first which messages have ended.
-        DatabaseError: from the database.
-    """
-    retained = RetainedRows(OutboxTables(alias), queue)
-    while retained.step():
-        pass
-    return _each(alias, queue.name, lambda rows: rows.update(batch=None))
-
-
-@recorded("forget outbox", queue="destination", about="alias")
-def forget(alias: str, destination: str) -> int:
-    """Delete the rows that are kept, so that Redis alone has their messages; return their number."""
-    return _each(alias, destination, lambda rows: rows.delete()[0])
-
-
-def _each(alias: str, destination: str, do: Callable[[QuerySet[OutboxMessage]], int]) -> int:
-    """Change rows that are kept, some at a time: SQLite and MariaDB limit parameters and locks."""
-    rows, done = _retained(alias, destination), 0
-    ids = list(rows.order_by("pk").values_list("pk", flat=True))
-    for at in range(0, len(ids), BATCH):
-        with transaction.atomic(using=alias):
-            done += do(rows.filter(pk__in=ids[at : at + BATCH]))
-    return done
-
-
-def _retained(alias: str, destination: str) -> QuerySet[OutboxMessage]:
-    return OutboxMessage.objects.using(alias).filter(destination=destination, batch=RETAINED)
+    def _follow(self, claim: Claim, mark: Mark) -> None:
+        """Do what a mark says that is another one than expected."""
+        if mark.word == "GAP":
+            is_same = (mark.number, mark.token) == (claim.name.number, claim.name.token)
+            self._done, self._refused = (mark.done, mark.refused) if is_same else (0, {})
+            self._is_confirmed = self._replica is None
+            return
+        self.claim = None
+        if not self._tables.is_open(claim):
+            # Another process has finished it meanwhile.
+            return
+        if mark.word == "ENDED":
+            # The relay that ended it may have been killed.
+            self._tables.split(claim, mark, self.destination, dropped=self._dropped)
+        if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
+            first = claim.rows[0].pk if claim.rows else 0
+            logger.error(
+                WENT_BACK,
+                self._tables.alias,
+                mark.number,
+                self.partition.name,
+                claim.name.number,
+                len(claim.rows),
+                first,
+            )
+        if mark.word == "FOREIGN" and self._tables.stop(claim, COPIED.format(number=mark.number)):
+            logger.error(
+                "The outbox of database %r for %s is stopped: %s",
+                self._tables.alias,
+                self.partition.name,
+                COPIED.format(number=mark.number),
+            )
 
 
 #: Seconds after which the open claim of another process is continued, if it has not changed.
@@ -292,85 +395,3 @@ class DatabaseRelay:
             whole = with_parts(self._destinations[name], parts)
             found = self._partitions[name, parts, part] = PartitionRelay(self.tables, whole, part, self._announce)
         return found
-
-
-# Rows that wait in the outbox: find, cancel and count them.
-
-
-def find_row(destination: DeliveryOptions, named: str) -> Publication | None:
-    """Return the publication in the row of a message, claimed or not; None if there is none that can be read.
-
-    A row that was set aside does not count, because nobody publishes it; nor one that is published and kept.
-
-    Args:
-        destination: the queue.
-        named: the id of the message, or `u:` and its unique key: then the latest one.
-    """
-    for alias in aliases_with_rows():
-        with table_needed(alias):
-            row = _named(alias, destination, named).exclude(batch__lte=0).order_by("pk").last()
-        if row is not None:
-            with suppress(DecodeError):
-                return publication_of(row, with_parts(destination, row.parts))
-    return None
-
-
-def cancel_row(using: str | None, destination: DeliveryOptions, named: str) -> bool:
-    """Delete the row of a message that no relay has claimed, and return whether there was one.
-
-    Args:
-        using: the alias of the database; None: as the routers say.
-        destination: the queue.
-        named: the id of the message, or `u:` and its unique key: then of all with this key.
-
-    Raises:
-        NoOutbox: the database has no outbox.
-    """
-    alias = database_of(using)
-    with table_needed(alias):
-        deleted, _ = _named(alias, destination, named).filter(batch=None).delete()
-    return deleted > 0
-
-
-def reschedule_row(
-    using: str | None, destination: DeliveryOptions, named: str, *, delay_ms: int | None, due_ms: int | None
-) -> bool:
-    """Change the due time in the row of a delayed message that no relay has claimed; return whether there was one.
-
-    Args:
-        using: the alias of the database; None: as the routers say.
-        destination: the queue.
-        named: as for cancel_row().
-        delay_ms: milliseconds from now; None: `due_ms`.
-        due_ms: milliseconds since 1970.
-
-    Raises:
-        NoOutbox: the database has no outbox.
-    """
-    new_ms = due_ms if delay_ms is None else clock.now_ms() + delay_ms
-    alias = database_of(using)
-    with table_needed(alias):
-        rows = _named(alias, destination, named).filter(batch=None, due_ms__isnull=False)
-        return rows.update(due_ms=new_ms) > 0
-
-
-def _named(alias: str, destination: DeliveryOptions, named: str) -> QuerySet[OutboxMessage]:
-    """Return the rows of messages with an id or a unique key."""
-    rows = OutboxMessage.objects.using(alias).filter(destination=destination.name)
-    if not named.startswith(UNIQUE_PREFIX):
-        return rows.filter(message_id=named)
-    # Few messages wait here, and not for long: the key has no index.
-    key = named.removeprefix(UNIQUE_PREFIX)
-    likely = rows.exclude(batch__lte=0).filter(body__contains=dumps({"unique": key})[1:-1].decode())
-    return rows.filter(pk__in=[row.pk for row in likely if publication_unique(row) == key])
-
-
-def count_pending(alias: str, destinations: Collection[str]) -> int:
-    """Return how many rows wait for a relay, claimed or not."""
-    return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch__lte=0).count()
-
-
-def count_set_aside(alias: str, destinations: Collection[str]) -> int:
-    """Return how many rows were set aside, because their messages cannot be published."""
-    aside = OutboxMessage.objects.using(alias).filter(batch=0)
-    return aside.filter(destination__in=destinations).count()

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from mq_django.core import clock, jsontext
 from mq_django.core.jsontext import LAST_MS, dumps
 from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import repr_of
@@ -15,6 +17,8 @@ from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
 from mq_django.outbox.row_body import DATA, contents_of
 from mq_django.stores.outbox_marks import TAKEN
+
+Destination = TypeVar("Destination", bound=DeliveryOptions)
 
 #: The columns that a publish writes. The others are NULL.
 COLUMNS = (
@@ -156,3 +160,9 @@ def _kind(publication: Publication) -> tuple[str, str, str, int | None, bool]:
     if options.due_ms is not None:
         return "ids", refuses, options.on_conflict, options.postpone_ms, options.keeps_result
     return "", "", "", None, options.keeps_result
+
+
+def with_parts(destination: Destination, parts: int) -> Destination:
+    """Return a queue or topic with another number of partitions, or as it is if it has no such number."""
+    is_same = (len(destination.parts) or 1) == parts or not jsontext.whole(parts, MAX_PARTITIONS)
+    return destination if is_same else replace(destination, partitions=parts)

@@ -123,9 +123,9 @@ aget_progress = asynchronous(get_progress)
 # Cancel, reschedule and find the waiting messages of a queue.
 
 #: Loaded when they are needed: they need the models, which this module is imported before.
-FIND_ROW = "mq_django.outbox.relay.find_row"
-_CANCEL_ROW = "mq_django.outbox.relay.cancel_row"
-_RESCHEDULE_ROW = "mq_django.outbox.relay.reschedule_row"
+FIND_ROW = "mq_django.outbox.stored_rows.find_row"
+_CANCEL_ROW = "mq_django.outbox.stored_rows.cancel_row"
+_RESCHEDULE_ROW = "mq_django.outbox.stored_rows.reschedule_row"
 
 
 def has_rows(config: DeliveryOptions) -> bool:

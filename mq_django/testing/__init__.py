@@ -5,7 +5,7 @@ test uses:
 
     publish  -> recording: what was published, and on_commit hooks that will (transactions)
     run      -> runs: handle ready messages in the thread of the test, with the parts of a consumer
-    advance  -> idle: move the time of Redis and of this process
+    advance  -> time_travel: move the time of Redis and of this process
     look     -> looking: queues, dead letters, results, without the redaction of the admin
 
 `idempotence` delivers a message again at each point where a process may die (`faults`), and compares what the two

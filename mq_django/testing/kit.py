@@ -12,7 +12,7 @@ from mq_django.core.breakers import Hold
 from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.testing import faults, idempotence, idle, looking, published, runs, test_state, transactions
+from mq_django.testing import faults, idempotence, looking, published, runs, test_state, time_travel, transactions
 from mq_django.testing.looking import DeadLetter, Queued
 from mq_django.testing.published import Published
 from mq_django.testing.recording import Recorder
@@ -66,7 +66,7 @@ class MQ(Recorder):
         partitions.begin_turns()
         self._ended.close()
         super().stop()
-        idle.reset()
+        time_travel.reset()
         test_state.clean()
 
     # The commit of the test's transaction.
@@ -152,9 +152,9 @@ class MQ(Recorder):
             EndlessRun: more than `limit` messages became ready, or the time was moved more often.
             UnknownQueue, TestKitError, SynchronousOnlyOperation: as run().
         """
-        return idle.run_until_idle(
+        return time_travel.run_until_idle(
             queues,
-            advance_to=partial(idle.move_to, schedules=schedules),
+            advance_to=partial(time_travel.move_to, schedules=schedules),
             schedules=schedules,
             raise_errors=raise_errors,
             limit=limit,
@@ -163,10 +163,10 @@ class MQ(Recorder):
     arun_until_idle = asynchronous(run_until_idle)
 
     # Time.
-    advance = staticmethod(idle.advance)
-    aadvance = staticmethod(asynchronous(idle.advance))
-    travel_to = staticmethod(idle.travel_to)
-    atravel_to = staticmethod(asynchronous(idle.travel_to))
+    advance = staticmethod(time_travel.advance)
+    aadvance = staticmethod(asynchronous(time_travel.advance))
+    travel_to = staticmethod(time_travel.travel_to)
+    atravel_to = staticmethod(asynchronous(time_travel.travel_to))
 
     # Without Redis.
     message = staticmethod(published.message)

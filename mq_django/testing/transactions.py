@@ -15,9 +15,8 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, MQError, TestKitError
 from mq_django.models import OutboxMessage
 from mq_django.outbox.insertion import RowsCommitted
-from mq_django.outbox.publishing import with_parts
 from mq_django.outbox.relay import DatabaseRelay
-from mq_django.outbox.rows import publication_of
+from mq_django.outbox.rows import publication_of, with_parts
 from mq_django.producers.sinks import PendingSend
 from mq_django.producers.workflow_run import PendingRun, Run
 from mq_django.testing.published import Published, published_of

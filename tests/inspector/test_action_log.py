@@ -21,7 +21,7 @@ from mq_django.errors import ConnectionLost, InvalidFilter
 from mq_django.inspector import action_log, actions, dead_letters, holds, jobs, key_lines, outbox_views, plans
 from mq_django.inspector import topics as inspected
 from mq_django.management import capacity_verbs, message_verbs, workflow_verbs
-from mq_django.outbox import relay
+from mq_django.outbox import stored_rows
 from mq_django.outbox.claims import RETAINED
 from mq_django.producers import workflow_run
 from mq_django.producers.schedules import ScheduleCollection
@@ -201,10 +201,10 @@ OPERATIONS = {
     outbox_views.retry: (set_aside_row, lambda row: outbox_views.retry("default", [row.pk]), "retry outbox"),
     outbox_views.discard: (set_aside_row, lambda _: outbox_views.discard("default"), "discard outbox"),
     outbox_views.renew: (None, lambda _: outbox_views.renew("default"), "renew outbox"),
-    relay.forget: (kept_row, lambda _: relay.forget("default", "emails"), "forget outbox"),
-    relay.republish: (
+    stored_rows.forget: (kept_row, lambda _: stored_rows.forget("default", "emails"), "forget outbox"),
+    stored_rows.republish: (
         kept_row,
-        lambda _: relay.republish("default", get_config().queue("emails")),
+        lambda _: stored_rows.republish("default", get_config().queue("emails")),
         "republish outbox",
     ),
     Group.replay: (with_message, lambda one: one.replay(lambda _: None), "replay"),

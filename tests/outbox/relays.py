@@ -10,8 +10,7 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.publication import Publication
 from mq_django.models import OutboxMessage, OutboxState
-from mq_django.outbox.publishing import PartitionRelay
-from mq_django.outbox.relay import DatabaseRelay
+from mq_django.outbox.relay import DatabaseRelay, PartitionRelay
 from mq_django.outbox.rows import COLUMNS, values_of
 
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from mq_django import queues
 from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.publishing import PartitionRelay
+from mq_django.outbox.relay import PartitionRelay
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run, states
 

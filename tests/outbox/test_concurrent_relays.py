@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import DatabaseError, connections
 
-from mq_django.outbox.publishing import PartitionRelay
-from mq_django.outbox.relay import DatabaseRelay
+from mq_django.outbox.relay import DatabaseRelay, PartitionRelay
 from tests.outbox.relays import publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -50,7 +49,7 @@ IN_PARTITIONS = {"PARTITIONS": 3, "ORDERED": True}
 )
 def test_relays_in_each_others_way_publish_each_row_once(alias, mq_settings, redis_client, monkeypatch, options):
     mq_settings(QUEUES={"mails": {"OUTBOX": True, **options}})
-    monkeypatch.setattr("mq_django.outbox.publishing.ROWS", 20)
+    monkeypatch.setattr("mq_django.outbox.relay.ROWS", 20)
     monkeypatch.setattr("mq_django.outbox.claims.ROWS", 70)
     ids = {key: publish(alias, "mails", 200, key=key) for key in ("a", "b", "c")}
 

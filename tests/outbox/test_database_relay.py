@@ -232,7 +232,7 @@ def test_an_open_claim_is_split_by_its_mark_after_repartitioning(alias, mq_setti
     ids = publish(alias, "pay", 40, key="a")
     ended = relay(alias)
     (_, step), *_ = ended.steps()
-    monkeypatch.setattr("mq_django.outbox.publishing.ROWS", 10)
+    monkeypatch.setattr("mq_django.outbox.relay.ROWS", 10)
     ended._partition("pay", 2, rows(alias)[0].part)._most = 10
     calls = []
 

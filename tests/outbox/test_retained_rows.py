@@ -10,7 +10,7 @@ from mq_django.core.messages import ACK, Bury, CancelResult, Expire, Retry
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import resubmit
 from mq_django.outbox.claims import RETAINED
-from mq_django.outbox.relay import forget, republish, retained_count
+from mq_django.outbox.stored_rows import forget, republish, retained_count
 from mq_django.stores.base import Settlement
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run

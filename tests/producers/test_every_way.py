@@ -182,7 +182,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
         assert calls("publish") == {
             "producers/sinks": {"self.store.publish", "store.publish"},
             # What a transaction has written before.
-            "outbox/publishing": {"self._store.publish"},
+            "outbox/relay": {"self._store.publish"},
             # The store of what has partitions, and then those of the partitions.
             "stores/partitioned_store": {
                 "self._stores[name].publish",

@@ -6,10 +6,10 @@ from mq_django import Bury, handler, queues, subscriber, topics
 from mq_django.core import partitions
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.testing import looking
-from mq_django.testing.idle import next_due_ms
 from mq_django.testing.published import message_for
 from mq_django.testing.recording import run_supervised
 from mq_django.testing.runs import run
+from mq_django.testing.time_travel import next_due_ms
 from tests.testapp import tasks
 
 PARTITIONS = 8

@@ -12,14 +12,14 @@ from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Scheduled
 from mq_django.errors import EndlessRun, TestKitError
 from mq_django.inspector import actions
-from mq_django.testing import idle
-from mq_django.testing.idle import fire_due_schedules, next_due_ms, travel_to
+from mq_django.testing import time_travel
+from mq_django.testing.time_travel import fire_due_schedules, next_due_ms, travel_to
 from tests.seeding import publish, publish_many
 from tests.waiting import wait_until
 from tests.working import run
 
 #: Most tests here look at the outcomes of what fails.
-run_until_idle = partial(idle.run_until_idle, schedules=True, raise_errors=False)
+run_until_idle = partial(time_travel.run_until_idle, schedules=True, raise_errors=False)
 
 
 pytestmark = pytest.mark.usefixtures("handlers")
@@ -214,7 +214,7 @@ class TestSchedules:
 
     def test_without_being_asked_for_they_do_not_fire(self, often, clock):
         publish("emails", "note", "due", delay=0.3)
-        assert data_of(idle.run_until_idle(advance_to=clock)) == ["due"]
+        assert data_of(time_travel.run_until_idle(advance_to=clock)) == ["due"]
 
     def test_a_tick_alone_does_not_move_the_time(self, clock):
         rarely = Every(timedelta(hours=1))

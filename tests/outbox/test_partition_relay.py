@@ -10,7 +10,7 @@ from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.inspector import outbox_views
 from mq_django.models import OutboxIdentity
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.publishing import PartitionRelay
+from mq_django.outbox.relay import PartitionRelay
 from mq_django.stores.outbox_marks import TAKEN
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database

@@ -13,7 +13,7 @@ from mq_django.errors import CannotWait, NoOutbox, WaitTimeout
 from mq_django.inspector import outbox_views
 from mq_django.outbox import insertion
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.relay import find_row
+from mq_django.outbox.stored_rows import find_row
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
@@ -28,7 +28,7 @@ def only(monkeypatch, mq_settings):
     """Look at the databases of these tests only."""
     mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {"OUTBOX": True}})
     ours = lambda: [alias for alias in connections if alias.startswith("outbox_")]  # noqa: E731
-    monkeypatch.setattr("mq_django.outbox.relay.aliases_with_rows", ours)
+    monkeypatch.setattr("mq_django.outbox.stored_rows.aliases_with_rows", ours)
 
 
 @on_each_database
@@ -159,7 +159,7 @@ def test_the_result_of_a_task_in_the_outbox_is_ready(sqlite):
 def test_a_result_in_redis_is_read_without_any_database(sqlite, monkeypatch):
     result = tasks.note.using(using=sqlite).enqueue(1)
     run(relay(sqlite))
-    monkeypatch.setattr("mq_django.outbox.relay.aliases_with_rows", None)
+    monkeypatch.setattr("mq_django.outbox.stored_rows.aliases_with_rows", None)
     assert get_result(result.id).status == "READY"
 
 
@@ -170,7 +170,7 @@ def test_a_row_that_is_published_while_its_result_is_looked_for_is_found(sqlite,
         run(relay(sqlite))
         return find_row(*named)
 
-    monkeypatch.setattr("mq_django.outbox.relay.find_row", late)
+    monkeypatch.setattr("mq_django.outbox.stored_rows.find_row", late)
     assert get_result(result.id).status == "READY"
 
 
