@@ -57,7 +57,7 @@ class MQ(Recorder):
         # Like a consumer beside the test, which waits for results.
         test_mode.handle_ready = partial(runs.run, raise_errors=False)
         test_mode.relay = transactions.relay_after_commit
-        test_mode.outboxes.clear()
+        transactions.note_outboxes()
         self._ended.enter_context(runs.noted())
 
     def stop(self) -> None:

@@ -259,6 +259,12 @@ def _leave(connection: BaseDatabaseWrapper, block: transaction.Atomic) -> None:
 _HIDDEN = -3
 
 
+def note_outboxes() -> None:
+    """Forget the outboxes that earlier tests have used, and note what setUpTestData() has used."""
+    test_mode.outboxes.clear()
+    test_mode.outboxes.update(hook.alias for hook in _class_hooks() if isinstance(hook, RowsCommitted))
+
+
 def waiting() -> list[Published]:
     """Return the messages in the outboxes of this test that are not published, in order, also those set aside."""
     found = []

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connections
+from django.db.utils import ConnectionHandler
 from django.test import TestCase
 
 from mq_django import CancelResult, LookupState, await_result, get_result, queues, wait_result
@@ -14,6 +15,7 @@ from mq_django.inspector import outbox_views
 from mq_django.outbox import insertion
 from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.stored_rows import find_row
+from mq_django.transport import test_mode
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
@@ -29,6 +31,13 @@ def only(monkeypatch, mq_settings):
     mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {"OUTBOX": True}})
     ours = lambda: [alias for alias in connections if alias.startswith("outbox_")]  # noqa: E731
     monkeypatch.setattr("mq_django.outbox.stored_rows.aliases_with_rows", ours)
+
+
+def only_connections(alias):
+    """Return what stands in for Django's connections, with one database."""
+    found = ConnectionHandler({"default": {}, alias: connections.databases[alias]})
+    del found.settings["default"]
+    return found
 
 
 @on_each_database
@@ -235,10 +244,50 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
 
 def test_databases_with_the_table_are_looked_for_once(sqlite, monkeypatch):
     monkeypatch.setattr(insertion, "_known", set())
-    monkeypatch.setattr(insertion, "connections", {sqlite: connections[sqlite]})
+    monkeypatch.setattr(insertion, "connections", only_connections(sqlite))
     assert insertion.aliases_with_rows() == [sqlite]
     monkeypatch.setattr(insertion, "has_table", None)
     assert insertion.aliases_with_rows() == [sqlite]
+
+
+def test_a_database_without_the_table_is_looked_at_again_after_a_minute(sqlite, monkeypatch):
+    now, looks = [1000.0], []
+    monkeypatch.setattr(insertion, "_known", set())
+    monkeypatch.setattr(insertion, "_without", {})
+    monkeypatch.setattr(insertion, "connections", only_connections(sqlite))
+    monkeypatch.setattr(insertion, "has_table", lambda alias: looks.append(alias) or len(looks) > 1)
+    monkeypatch.setattr(insertion.time, "monotonic", lambda: now[0])
+
+    found = []
+    for seconds in (0, 59, 1):
+        now[0] += seconds
+        found.append(insertion.aliases_with_rows())
+
+    assert found == [[], [], [sqlite]]
+    assert looks == [sqlite, sqlite]
+
+
+def test_a_default_database_that_is_none_is_not_asked(monkeypatch):
+    """Projects have `DATABASES = {"default": {}, ...}` and a router, as Django documents."""
+    monkeypatch.setattr(insertion, "_known", set())
+    monkeypatch.setattr(insertion, "connections", ConnectionHandler({"default": {}}))
+    monkeypatch.setattr(insertion, "has_table", None)
+    assert insertion.aliases_with_rows() == []
+
+
+@pytest.mark.django_db
+def test_a_test_asks_only_the_databases_that_it_may_use(monkeypatch):
+    """Django raises an AssertionError for `other`, which this test does not name."""
+    monkeypatch.setattr(insertion, "_known", set())
+    monkeypatch.setattr(insertion, "_without", {})
+    assert insertion.aliases_with_rows() == insertion.outbox_aliases() == ["default"]
+
+    # Other tests may use more of them, and look before this one.
+    monkeypatch.setattr(insertion, "_known", {"default", "other"})
+    monkeypatch.setattr(outbox_views, "_with_tables", {"default", "other"})
+    monkeypatch.setattr(test_mode, "relay", relay)
+    monkeypatch.setattr(test_mode, "outboxes", {"default"})
+    assert insertion.aliases_with_rows() == outbox_views.outbox_databases() == ["default"]
 
 
 def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):
