@@ -14,6 +14,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, MQError, TestKitError
 from mq_django.models import OutboxMessage
+from mq_django.outbox.claims import RETAINED
 from mq_django.outbox.insertion import RowsCommitted
 from mq_django.outbox.relay import DatabaseRelay
 from mq_django.outbox.rows import publication_of, with_parts
@@ -255,10 +256,6 @@ def _leave(connection: BaseDatabaseWrapper, block: transaction.Atomic) -> None:
 # The outboxes of a test: the messages in them, and publishing them as a relay does.
 
 
-#: The claim of rows that no relay has.
-_HIDDEN = -3
-
-
 def note_outboxes() -> None:
     """Forget the outboxes that earlier tests have used, and note what setUpTestData() has used."""
     test_mode.outboxes.clear()
@@ -318,7 +315,8 @@ def _without_uncommitted(alias: str) -> Iterator[None]:
     rows = OutboxMessage.objects.using(alias).filter(message_id__in=uncommitted_rows(alias))
     hidden = list(rows.filter(batch=None).values_list("pk", flat=True))
     rows = OutboxMessage.objects.using(alias).filter(pk__in=hidden)
-    rows.update(batch=_HIDDEN)
+    # As if they were published and kept: these a relay leaves as they are, and they hold up no others.
+    rows.update(batch=RETAINED)
     try:
         yield
     finally:

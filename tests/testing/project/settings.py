@@ -42,6 +42,8 @@ MQ_DJANGO = {
         "default": {"RESULT_TTL": 3600, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
         "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
         "slow": {"RATE_LIMIT": "1/m"},
+        "ordered": {"ORDERED": True, "OUTBOX": True},
+        "kept": {"OUTBOX": {"KEEP_UNTIL": "handled"}},
         "answers": {"STREAM": True, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
     },
     "TOPICS": {"orders": {"RETENTION": 86400}},

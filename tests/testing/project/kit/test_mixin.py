@@ -7,7 +7,9 @@ from django.test import LiveServerTestCase, SimpleTestCase, TestCase, Transactio
 from shop.handlers import emails
 from shop.models import Order
 
+from mq_django import queues
 from mq_django.errors import TestKitError
+from mq_django.models import OutboxMessage
 from mq_django.testing import MQTestMixin, including
 
 ANN = {"email": "ann@shop.example"}
@@ -42,6 +44,19 @@ class InATransaction(MQTestMixin, TestCase):
             with self.subTest(number=number):
                 emails.publish("welcome", ANN, on_commit=False)
         self.assertEqual(len(self.mq.run()), 2)
+
+
+class WithRowsOfTheClass(MQTestMixin, TestCase):
+    @classmethod
+    def setUpTestData(cls):
+        cls.message_id = queues["ordered"].publish("welcome", 1, key="ann")
+
+    def test_they_hold_up_no_row_of_their_key(self):
+        queues["ordered"].publish("welcome", 2, key="ann")
+        self.mq.commit()
+        self.assertEqual([record.data for record in self.mq.published("ordered")], [2])
+        self.assertEqual(self.mq.outbox, [])
+        self.assertEqual(OutboxMessage.objects.get(message_id=self.message_id).batch, None)
 
 
 class WithOwnSetUp(MQTestMixin, TestCase):
