@@ -5,7 +5,7 @@ from django.test import TestCase
 from shop.handlers import count, emails, welcome
 from shop.models import Order
 
-from mq_django import exactly_once, handler
+from mq_django import exactly_once, handler, queues
 from mq_django.testing import MQTestMixin
 from mq_django.transport.connections import get_client
 
@@ -42,6 +42,24 @@ def note(message):
 @pytest.mark.django_db
 def test_what_is_published_exactly_once_may_wait_for_a_relay_after_a_crash(mq):
     mq.assert_idempotent(note, "ann@shop.example")
+
+
+@handler("emails", "keep")
+@exactly_once
+def keep(message):
+    queues["kept"].publish("welcome", ANN)
+
+
+@handler("emails", "keep twice")
+def keep_twice(message):
+    queues["kept"].publish("welcome", ANN)
+
+
+@pytest.mark.django_db
+def test_rows_that_are_kept_are_compared_as_published_messages(mq):
+    mq.assert_idempotent(keep, None)
+    with pytest.raises(AssertionError, match="1 message too many: 'welcome' in 'kept'"):
+        mq.assert_idempotent(keep_twice, None)
 
 
 class CountTests(MQTestMixin, TestCase):
