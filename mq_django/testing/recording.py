@@ -1,9 +1,11 @@
 """Record what is published and which runs of workflows are started, and find it again."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, NoReturn, Self, SupportsIndex, Unpack, overload
+
+from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import get_config
 from mq_django.core.publication import Publication
@@ -157,8 +159,6 @@ class Records(list[Published]):
         self._others = others
         self._asked = asked
         self._waiting = pending()
-        waiting = {record.id for record in self._waiting}
-        self._in_outbox = [record for record in in_outbox() if record.id not in waiting]
 
     def __repr__(self) -> str:
         """Return one record a line."""
@@ -176,9 +176,16 @@ class Records(list[Published]):
         """Return the messages that wait for a commit, or in an outbox, as text; empty if there are none."""
         found = (
             (self._waiting, "for the commit: call mq.commit()"),
-            (self._in_outbox, "in an outbox: call mq.relay()"),
+            (self._in_outbox(), "in an outbox: call mq.relay()"),
         )
         return "\n".join(_waiting(records, where) for records, where in found if records)
+
+    def _in_outbox(self) -> list[Published]:
+        """Return the other messages in an outbox. An event loop cannot read them, and goes without them."""
+        waiting = {record.id for record in self._waiting}
+        with suppress(SynchronousOnlyOperation):
+            return [record for record in in_outbox() if record.id not in waiting]
+        return []
 
 
 def _waiting(records: Sequence[Published], where: str) -> str:

@@ -1,6 +1,7 @@
 """The outboxes of a test: the messages in them, and publishing them."""
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.management import call_command
 from django.db import transaction
 from shop.tasks import confirm
@@ -101,3 +102,21 @@ def test_a_real_commit_relays_at_once(mq):
     queues["emails"].publish("welcome", 1, outbox=True)
     assert mq.outbox == []
     assert mq.published("emails", "welcome")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_coroutine_asks_what_was_published(mq):
+    """An event loop may not read the rows of an outbox."""
+
+    async def publish():
+        await queues["default"].apublish("reminder", 2, outbox=True)
+        with mq.redis_down():
+            await queues["emails"].apublish("welcome", 1, outbox=True)
+        mq.assert_published("default", "reminder")
+        with pytest.raises(AssertionError, match="found 0"):
+            mq.assert_published("emails", "remind")
+        return mq.published("emails", "remind"), await sync_to_async(lambda: mq.outbox)()
+
+    found, waiting = async_to_sync(publish)()
+    assert names(waiting) == ["welcome"]
+    assert "1 message waits in an outbox: call mq.relay()" in repr(found)
