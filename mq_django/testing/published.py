@@ -184,10 +184,7 @@ def _normalized(field: str, value: Any) -> Any:
         return utc(due(None, value)[1])
     if field == "priority":
         return numbered(value)
-    if field not in ("data", "args", "kwargs"):
-        return value
-    found = _in_json(value)
-    return list(found) if field == "args" and isinstance(found, tuple) else found
+    return _in_json(value) if field in ("data", "args", "kwargs") else value
 
 
 def _in_json(value: Any) -> Any:
@@ -195,7 +192,16 @@ def _in_json(value: Any) -> Any:
     try:
         return loads(dumps(value))
     except (InvalidMessage, DecodeError):  # it has mock.ANY or another object that is only compared
-        return value
+        if isinstance(value, dict):
+            return {_key_in_json(key): _in_json(item) for key, item in value.items()}
+        return [_in_json(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _key_in_json(key: Any) -> Any:
+    try:
+        return next(iter(loads(dumps({key: None}))))
+    except (InvalidMessage, DecodeError):
+        return key
 
 
 def _path_of(task: Any) -> str:

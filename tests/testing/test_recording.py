@@ -77,6 +77,14 @@ def test_data_is_as_a_handler_receives_it(recorder):
     assert not recorder.published(data={"id": ANY})
 
 
+def test_values_beside_those_that_are_only_compared_are_in_their_form_in_json(recorder):
+    queues["emails"].publish("welcome", {"id": 5, "due": DUE, 7: [{"day": DUE.date(), "pair": (1, 2)}]})
+    assert recorder.published(data={"id": ANY, "due": DUE, 7: [{"day": DUE.date(), "pair": (1, 2)}]})
+    assert recorder.published(data={"id": 5, "due": DUE, 7: ({"day": DUE.date(), "pair": (ANY, 2)},)})
+    assert not recorder.published(data={"id": ANY, "due": DUE, 7: [{"day": DUE.date(), "pair": (ANY, 3)}]})
+    assert not recorder.published(data={"id": ANY, (1, 2): 5})
+
+
 def test_a_task_is_recorded_with_its_path_and_its_arguments(recorder):
     tasks.send_receipt.enqueue(7, copies=2)
     tasks.note.enqueue_many([[1], {"word": "x"}])
