@@ -153,6 +153,7 @@ class WaitingMessages(ProgressReader):
         """Cancel a waiting message, or with `running` also one that is ready or being handled.
 
         With OUTBOX, the row of a message that no relay has claimed is deleted, in the transaction of database `using`.
+        A task that is still in the outbox has no result after a cancel.
 
         Args:
             message_id: its id, as publish() returned it.
