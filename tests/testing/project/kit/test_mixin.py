@@ -1,13 +1,15 @@
 """The kit as tests of unittest and Django use it."""
 
+from io import StringIO
 from urllib.request import urlopen
 
+from django.core.management import call_command
 from django.db import transaction
 from django.test import LiveServerTestCase, SimpleTestCase, TestCase, TransactionTestCase
 from shop.handlers import emails
 from shop.models import Order
 
-from mq_django import queues
+from mq_django import LookupState, queues
 from mq_django.errors import TestKitError
 from mq_django.models import OutboxMessage
 from mq_django.testing import MQTestMixin, including
@@ -57,6 +59,12 @@ class WithRowsOfTheClass(MQTestMixin, TestCase):
         self.assertEqual([record.data for record in self.mq.published("ordered")], [2])
         self.assertEqual(self.mq.outbox, [])
         self.assertEqual(OutboxMessage.objects.get(message_id=self.message_id).batch, None)
+
+    def test_they_are_found_without_a_look_at_other_databases(self):
+        """Django's command runs this in a project with two, of which this class may use one."""
+        self.assertEqual(queues["ordered"].find(self.message_id).state, LookupState.OUTBOX)
+        self.assertEqual(queues["ordered"].find("m1").state, LookupState.NOT_WAITING)
+        call_command("mq", "outbox", "--set-aside", stdout=StringIO())
 
 
 class WithOwnSetUp(MQTestMixin, TestCase):
