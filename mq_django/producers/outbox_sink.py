@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from django.db import connections
+
+from mq_django.core.handler_options import is_manual
 from mq_django.core.publication import Publication
 from mq_django.outbox.insertion import database_of, insert
+from mq_django.transport import test_mode
 
 
 class OutboxSink:
@@ -15,8 +19,14 @@ class OutboxSink:
     """
 
     def __init__(self, using: str | None, *, at_once: bool) -> None:
-        self.alias = database_of(using)
+        self._alias = database_of(using)
         self._at_once = at_once
+
+    @property
+    def awaits(self) -> str | None:
+        """See Sink.awaits. With autocommit off nothing says when there is a commit."""
+        is_now = (self._at_once and test_mode.relay is not None) or is_manual(connections[self._alias])
+        return None if is_now else self._alias
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). The ids are the messages' own, because what a relay finds is known only later.
@@ -24,5 +34,5 @@ class OutboxSink:
         Raises:
             NoOutbox: the database has no outbox.
         """
-        insert(publications, self.alias, at_once=self._at_once)
+        insert(publications, self._alias, at_once=self._at_once)
         return [message.id for message, _, _ in publications]

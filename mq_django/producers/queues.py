@@ -373,8 +373,8 @@ class Queue(WaitingMessages):
                 the message that waits: a timedelta or seconds, at least the delay. None: for any time.
             expires: a datetime, or a timedelta or seconds from now, after which the message is not handled. A datetime
                 may be in the past, so that the message expires at once; a duration must be above zero.
-            using: the alias of the database whose commit is awaited; None: the default database, with a RuntimeWarning
-                inside `atomic()` of another one only.
+            using: the alias of the database whose commit is awaited; None: the default database, or that of the outbox,
+                with a RuntimeWarning inside `atomic()` of another one only.
             on_commit: False: send at once, even inside `atomic()`.
             robust: errors after the commit are logged, not raised.
             outbox: True: write a row into the outbox of database `using`, in its transaction; a relay publishes it

@@ -60,10 +60,10 @@ def refuse_in_exactly_once(*, on_commit: bool) -> None:
         raise OutboxRequired(OUTBOX_REQUIRED.format(using=database))
 
 
-#: Sent inside atomic() of another database than the default one, without `using`.
+#: Done inside atomic() of another database than the one that nobody has named with `using`.
 NOT_AWAITED = (
-    "Sent to Redis inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for "
-    "that commit, or on_commit=False to send at once."
+    "A rollback of atomic(using={alias!r}) does not undo what is done here: it waits for a commit of database {own!r}, "
+    "which has no open transaction. Pass using={alias!r} to wait for that commit, or using={own!r} if this is meant."
 )
 
 MANUAL = (
@@ -105,6 +105,10 @@ class Sink(Protocol):
         already.
         """
 
+    @property
+    def awaits(self) -> str | None:
+        """Return the alias of the database whose commit publications wait for; None: of none."""
+
 
 def send(
     publications: Sequence[Publication],
@@ -120,18 +124,24 @@ def send(
     See Queue.publish() for `using`, `on_commit`, `robust` and `outbox`.
     """
     check_sending(using, on_commit=on_commit, robust=robust, outbox=outbox)
-    sink = redis
+    destination = publications[0].options.destination
+    sink = choose_sink(destination, redis, using=using, on_commit=on_commit, robust=robust, outbox=outbox)
+    warn_of_other_transactions(using, on_commit=on_commit, own=sink.awaits)
+    middleware = publishing_chain()
+    return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
+
+
+def choose_sink(
+    destination: DeliveryOptions, redis: Sink, *, using: str | None, on_commit: bool, robust: bool, outbox: bool | None
+) -> Sink:
+    """Return what accepts the publications of one call: see send()."""
     inside = current_database()
     if inside is not None:
         using, outbox = within_exactly_once(inside, using, on_commit=on_commit, outbox=outbox)
-    if uses_outbox(publications[0].options.destination, outbox):
-        outbox_sink = import_string(_OUTBOX_SINK)(using, at_once=not on_commit)
-        sink, using = outbox_sink, outbox_sink.alias
-    elif _waits(using, on_commit=on_commit):
-        sink = OnCommitSink(redis, using, robust=robust)
-    warn_of_other_transactions(using, on_commit=on_commit)
-    middleware = publishing_chain()
-    return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
+    if uses_outbox(destination, outbox):
+        found: Sink = import_string(_OUTBOX_SINK)(using, at_once=not on_commit)
+        return found
+    return OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit) else redis
 
 
 def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink) -> Sequence[str | None]:
@@ -166,6 +176,8 @@ StoreT = TypeVar("StoreT", bound=Publishes)
 
 class RedisSink(Generic[StoreT]):
     """Writes to Redis at once, and sends the signal `message_published`."""
+
+    awaits = None
 
     def __init__(self, sender: type, open_store: Callable[[Transport], StoreT], config: DeliveryOptions) -> None:
         self._sender = sender
@@ -258,13 +270,13 @@ class OnCommitSink:
 
     def __init__(self, sink: Sink, using: str | None, *, robust: bool) -> None:
         self._sink = sink
-        self._using = using
+        self.awaits = using or DEFAULT_DB_ALIAS
         self._robust = robust
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). The ids are the messages' own, because the real ones are known only after the commit."""
         pending = PendingSend(self._sink, publications)
-        after_commit(pending, using=self._using, on_commit=True, robust=self._robust)
+        transaction.on_commit(pending, using=self.awaits, robust=self._robust)
         return [message.id for message, _, _ in publications]
 
 
@@ -327,13 +339,17 @@ def awaiting_commit() -> set[str]:
     return found.union(*(getattr(hook, "outbox_ids", ()) for hook in waiting))
 
 
-def warn_of_other_transactions(using: str | None, *, on_commit: bool) -> None:
-    """Warn if the only open transaction is that of a database nobody has named."""
-    if not on_commit or using is not None or len(connections.settings) < 2 or in_transaction(None):
+def warn_of_other_transactions(using: str | None, *, on_commit: bool, own: str | None = None) -> None:
+    """Warn if the only open transaction is that of a database nobody has named.
+
+    `own` is the alias of the database that is used where nobody names one; None: the default one.
+    """
+    if not on_commit or using is not None or len(connections.settings) < 2 or in_transaction(own):
         return
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
-            warnings.warn(NOT_AWAITED.format(alias=connection.alias), RuntimeWarning, stacklevel=_level_of_caller())
+            text = NOT_AWAITED.format(alias=connection.alias, own=own or DEFAULT_DB_ALIAS)
+            warnings.warn(text, RuntimeWarning, stacklevel=_level_of_caller())
 
 
 def _level_of_caller() -> int:

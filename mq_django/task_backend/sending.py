@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from django.db import transaction
 from django.utils.module_loading import import_string
 
 from mq_django.conf import QueueConfig, get_config
@@ -13,7 +14,7 @@ from mq_django.core.publication import Publication, publication, publications
 from mq_django.core.retries import SUCCESSFUL, Attempt
 from mq_django.errors import InvalidMessage
 from mq_django.producers.queues import FIND_ROW, has_rows, queues
-from mq_django.producers.sinks import after_commit, send
+from mq_django.producers.sinks import choose_sink, send
 from mq_django.stores.results import Result, error_path
 from mq_django.task_backend.compat import AnyResult, AnyTask
 from mq_django.task_backend.running import MAX_ATTEMPT, NO_ERROR, moment
@@ -27,18 +28,19 @@ def _options(task: AnyTask) -> Publishing:
     return options
 
 
-def _send(task: AnyTask, made: Sequence[Publication], *, on_commit: bool) -> Sequence[str | None]:
+def _sending(task: AnyTask, *, on_commit: bool) -> dict[str, Any]:
+    """Return the options of send(). `on_commit` applies if the task does not have that option."""
     options = _options(task)
-    if options.on_commit is not None:
-        on_commit = options.on_commit
-    return send(
-        made,
-        queues[task.queue_name].sink,
-        using=options.using,
-        on_commit=on_commit,
-        robust=options.robust,
-        outbox=options.outbox,
-    )
+    return {
+        "using": options.using,
+        "on_commit": on_commit if options.on_commit is None else options.on_commit,
+        "robust": options.robust,
+        "outbox": options.outbox,
+    }
+
+
+def _send(task: AnyTask, made: Sequence[Publication], *, on_commit: bool) -> Sequence[str | None]:
+    return send(made, queues[task.queue_name].sink, **_sending(task, on_commit=on_commit))
 
 
 def send_one(task: AnyTask, arguments: Mapping[str, Any], *, on_commit: bool) -> tuple[Publication, str]:
@@ -116,18 +118,20 @@ def new_result(
 
 
 def announce(signal: TaskSignal, sender: type, task: AnyTask, results: Sequence[AnyResult], *, on_commit: bool) -> None:
-    """Send Django's signal for each result, after the commit that the messages wait for."""
+    """Send Django's signal for each result, after the commit that the messages wait for, or else at once."""
     if not signal.is_needed(logging.DEBUG):
         return
-    options = _options(task)
 
     def send_task_enqueued() -> None:
         for result in results:
             signal.send(sender, result)
 
-    if options.on_commit is not None:
-        on_commit = options.on_commit
-    after_commit(send_task_enqueued, using=options.using, on_commit=on_commit, robust=True)
+    queue = queues[task.queue_name]
+    alias = choose_sink(queue.config, queue.sink, **_sending(task, on_commit=on_commit)).awaits
+    if alias is None:
+        send_task_enqueued()
+    else:
+        transaction.on_commit(send_task_enqueued, using=alias, robust=True)
 
 
 # Results of tasks whose messages wait in an outbox.

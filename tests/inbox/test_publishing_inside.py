@@ -6,6 +6,8 @@ from django.db import transaction
 from mq_django import exactly_once, handler, queues
 from mq_django.core.messages import ACK, Bury, Retry
 from mq_django.models import OutboxMessage
+from mq_django.task_backend.compat import task_enqueued
+from tests.hearing import hears
 from tests.inbox.conftest import ALIAS
 from tests.testapp.tasks import note
 from tests.working import run
@@ -61,6 +63,17 @@ def test_a_repeat_publishes_nothing_again(rows):
     queues["default"].publish("n", 1, message_id="twice")
     assert run("default")[0].outcome == ACK
     assert rows() == ["emails", "emails"]
+
+
+def test_a_task_is_announced_after_the_commit_of_the_handler(rows):
+    enqueue = note.using(queue_name="emails").enqueue
+    with hears(task_enqueued) as told:
+        assert handled(lambda: (enqueue(1), told.append("enqueued"))) == ACK
+        assert rows() == ["emails"]
+        first, given = told
+        assert (first, given["task_result"].args) == ("enqueued", [1])
+        assert isinstance(handled(lambda: enqueue(2), ValueError("no")), Retry)
+    assert len(told) == 2
 
 
 def test_one_at_once_is_sent(depths, rows):

@@ -11,6 +11,8 @@ from mq_django.core.publication import publication
 from mq_django.errors import InvalidMessage, NoOutbox, NotSupported
 from mq_django.models import OutboxMessage
 from mq_django.outbox.rows import publication_of
+from mq_django.task_backend.compat import task_enqueued
+from tests.hearing import hears
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, row_of, rows, run
 from tests.testapp import tasks
@@ -114,14 +116,61 @@ def test_what_is_no_switch_is_refused(mq_settings):
             topics["orders"].publish("x", 1, outbox=value)
 
 
-def test_a_router_chooses_the_database(sqlite, mq_settings, settings):
+@pytest.fixture
+def routed(sqlite, settings):
+    """The alias of the database that a router chooses for rows."""
+
     class Router:
         def db_for_write(self, model, **_):
             return sqlite if model is OutboxMessage else None
 
     settings.DATABASE_ROUTERS = [Router()]
+    return sqlite
+
+
+def test_a_router_chooses_the_database(routed, mq_settings):
     message_id = queues["emails"].publish("x", 1, outbox=True)
-    assert rows(sqlite).get().message_id == message_id
+    assert rows(routed).get().message_id == message_id
+
+
+def test_a_task_is_announced_at_the_commit_of_its_row(routed, mq_settings):
+    """Whatever `on_commit` says, which has no effect on a row."""
+    mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {}})
+    with hears(task_enqueued) as told:
+        for options in ({}, {"on_commit": False}):
+            with rolled_back(routed):
+                tasks.note.using(**options).enqueue(1)
+            with transaction.atomic(using=routed):
+                result = tasks.note.using(**options).enqueue(2)
+                assert told == []
+            assert [given["task_result"].id for given in told] == [result.id]
+            told.clear()
+
+
+def test_a_task_is_announced_at_once_where_nothing_says_when_its_row_is_committed(routed, mq_settings):
+    mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {}})
+    transaction.set_autocommit(False, using=routed)
+    try:
+        with hears(task_enqueued) as told:
+            result = tasks.note.enqueue(1)
+        transaction.commit(using=routed)
+    finally:
+        transaction.set_autocommit(True, using=routed)
+    assert [given["task_result"].id for given in told] == [result.id]
+    assert rows(routed).get().message_id == result.id
+
+
+def test_a_row_that_is_not_in_the_open_transaction_is_a_warning(routed, mq_settings, databases, recwarn):
+    """It is committed alone. Who names the database is not warned."""
+    with databases.added("business", "sqlite"), transaction.atomic(using="business"):
+        said = rf"atomic\(using='business'\).*commit of database '{routed}'"
+        with pytest.warns(RuntimeWarning, match=said) as warned:
+            queues["emails"].publish("x", 1, outbox=True)
+        queues["emails"].publish("x", 2, outbox=True, using=routed)
+        with transaction.atomic(using=routed):
+            queues["emails"].publish("x", 3, outbox=True)
+    assert [warning.filename for warning in warned] == [__file__]
+    assert list(recwarn) == []
 
 
 def test_tasks_use_the_outbox_by_the_option_of_their_queue_and_by_using(sqlite, mq_settings, redis_client):
