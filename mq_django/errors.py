@@ -8,7 +8,7 @@ MQError
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, a name or an option that cannot be sent, also in a task's using() (also ValueError)
 │   │   ├── MessageTooLarge   more bytes than the queue accepts
-│   │   └── OutboxRequired    a handler with @exactly_once publishes through the outbox, and that is not possible here
+│   │   └── OutboxRequired    a crash would lose what a handler with @exactly_once does here
 │   ├── InvalidArguments      arguments that a task's function does not take, or that are not JSON (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
@@ -106,7 +106,7 @@ class MessageTooLarge(InvalidMessage):
 
 
 class OutboxRequired(InvalidMessage):
-    """A handler with `@exactly_once` publishes through the outbox, and that is not possible here."""
+    """A crash would lose what a handler with `@exactly_once` does here, because it is not in its transaction."""
 
 
 class InvalidArguments(PublishError, TypeError):

@@ -10,6 +10,7 @@ from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.core.clock import Duration
+from mq_django.core.handler_options import current_database
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.message_format import Priority
 from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, LookupState
@@ -177,6 +178,7 @@ class WaitingMessages(ProgressReader):
                 without `running`.
             NotSupported: with `running`: the queue has RSMQ's format.
             NoOutbox: with OUTBOX: the database has no table of the outbox.
+            OutboxRequired: in a handler with `@exactly_once`, for what is no row, without `on_commit=False`.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named = _named(message_id, unique)
@@ -185,6 +187,7 @@ class WaitingMessages(ProgressReader):
         if running and self.config.keeps_running:
             raise NotSupported(self.config.keeps_running.format(config=self.config))
 
+        using = using or current_database()
         had_row = has_rows(self.config) and import_string(_CANCEL_ROW)(using, self.config, named)
         if had_row and message_id is not None:
             return CancelResult.CANCELLED
@@ -226,6 +229,7 @@ class WaitingMessages(ProgressReader):
         Raises:
             InvalidMessage: not exactly one of `delay` and `deliver_at`, or of an id and a unique key, is given.
             NoOutbox: with OUTBOX: the database has no table of the outbox.
+            OutboxRequired: in a handler with `@exactly_once`, for what is no row, without `on_commit=False`.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
@@ -233,6 +237,7 @@ class WaitingMessages(ProgressReader):
             raise InvalidMessage("reschedule() takes delay= or deliver_at=")
         delay_ms = None if delay_ms is None else math.ceil(delay_ms)
         new = {"delay_ms": delay_ms, "due_ms": due_ms}
+        using = using or current_database()
         had_row = has_rows(self.config) and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
         if had_row and message_id is not None:
             return CancelResult.RESCHEDULED

@@ -30,10 +30,19 @@ OUTBOX_REQUIRED = (
     "here. With on_commit=False the message is sent at once: also if the transaction is rolled back, and once more "
     "when the handler runs again"
 )
+OPTION_REQUIRED = (
+    "A handler with @exactly_once publishes through the outbox of its database {using!r}, and a queue with ORDERED "
+    "uses that for all its messages, or for none: set OUTBOX on queue {queue!r}"
+)
+NOT_AT_COMMIT = (
+    "A handler with @exactly_once on database {using!r} cannot have this done at its commit: a crash right after that "
+    "would lose it, because the handler does not run again. With on_commit=False it is done at once: also if the "
+    "transaction is rolled back, and once more when the handler runs again"
+)
 
 
 def within_exactly_once(
-    inside: str, using: str | None, *, on_commit: bool, outbox: bool | None
+    inside: str, destination: DeliveryOptions, using: str | None, *, on_commit: bool, outbox: bool | None
 ) -> tuple[str | None, bool | None]:
     """Return `using` and `outbox` of a publish inside a handler with `@exactly_once` on the database `inside`.
 
@@ -41,23 +50,17 @@ def within_exactly_once(
     So it is written into the outbox of the same database, unless the caller sends at once on purpose.
 
     Raises:
-        OutboxRequired: the message would be sent at the commit, or is for the outbox of another database.
+        OutboxRequired: the message would be sent at the commit, or is for the outbox of another database; or its queue
+            has ORDERED without OUTBOX.
     """
     if not on_commit and outbox is not True:
         return using or inside, outbox
     if outbox is False or using not in (None, inside):
         raise OutboxRequired(OUTBOX_REQUIRED.format(using=inside))
+    # Not if the caller has written outbox=True, which is a contradiction anywhere: see uses_outbox().
+    if outbox is None and not destination.outbox and getattr(destination, "ordered", False):
+        raise OutboxRequired(OPTION_REQUIRED.format(using=inside, queue=destination.public_name))
     return inside, True
-
-
-def refuse_in_exactly_once(*, on_commit: bool) -> None:
-    """Raise OutboxRequired inside a handler with `@exactly_once`, unless the caller acts at once on purpose.
-
-    What is done at the commit is lost when the process ends right after it: its handler does not run again.
-    """
-    database = current_database()
-    if on_commit and database is not None:
-        raise OutboxRequired(OUTBOX_REQUIRED.format(using=database))
 
 
 #: Done inside atomic() of another database than the one that nobody has named with `using`.
@@ -137,7 +140,7 @@ def choose_sink(
     """Return what accepts the publications of one call: see send()."""
     inside = current_database()
     if inside is not None:
-        using, outbox = within_exactly_once(inside, using, on_commit=on_commit, outbox=outbox)
+        using, outbox = within_exactly_once(inside, destination, using, on_commit=on_commit, outbox=outbox)
     if uses_outbox(destination, outbox):
         found: Sink = import_string(_OUTBOX_SINK)(using, at_once=not on_commit)
         return found
@@ -287,9 +290,13 @@ def after_commit(
 
     Returns the result of `action` if it ran at once, else None. An error of a `robust` action after the commit is
     logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
+
+    Raises:
+        OutboxRequired: it would run at the commit of a handler with `@exactly_once`, which does not run again.
     """
     check_sending(using, on_commit=on_commit, robust=robust)
-    refuse_in_exactly_once(on_commit=on_commit)
+    if on_commit and (inside := current_database()) is not None:
+        raise OutboxRequired(NOT_AT_COMMIT.format(using=inside))
     if _waits(using, on_commit=on_commit):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
         return None

@@ -1,10 +1,12 @@
 """What a handler with `@exactly_once` publishes: through the outbox of its database."""
 
+from functools import partial
+
 import pytest
 from django.db import transaction
 
 from mq_django import exactly_once, handler, queues
-from mq_django.core.messages import ACK, Bury, Retry
+from mq_django.core.messages import ACK, Bury, CancelResult, Retry
 from mq_django.models import OutboxMessage
 from mq_django.task_backend.compat import task_enqueued
 from tests.hearing import hears
@@ -95,3 +97,40 @@ def test_what_would_not_be_in_the_transaction_is_an_error(rows):
         assert "OutboxRequired" in outcome.error
         assert "on_commit=False" in outcome.error
     assert rows() == []
+
+
+def test_a_queue_in_order_needs_the_option(mq_settings, depths, rows):
+    mq_settings(QUEUES={"default": {}, "payments": {"ORDERED": True}})
+    outcome = handled(lambda: queues["payments"].publish("m", 1, key="k"))
+    assert "OutboxRequired" in outcome.error
+    assert "set OUTBOX on queue 'payments'" in outcome.error
+    assert "outbox=True" not in outcome.error
+    assert handled(lambda: queues["payments"].publish("m", 1, key="k", on_commit=False)) == ACK
+    assert depths("payments").depth == 1
+    assert rows() == []
+
+
+def test_a_row_of_the_handler_is_rescheduled_and_cancelled(mq_settings, rows):
+    mq_settings(QUEUES={"default": {}, "emails": {"OUTBOX": True}})
+    found = []
+
+    def change():
+        message_id = queues["emails"].publish("m", 1, delay=60)
+        found.append(queues["emails"].reschedule(message_id, delay=90))
+        found.append(queues["emails"].cancel(message_id))
+
+    assert handled(change) == ACK
+    assert found == [CancelResult.RESCHEDULED, CancelResult.CANCELLED]
+    assert rows() == []
+
+
+def test_what_waits_in_redis_is_changed_at_once_or_not_at_all():
+    emails = queues["emails"]
+    message_id = emails.publish("m", 1, delay=60)
+    for change in (partial(emails.reschedule, delay=90), emails.cancel):
+        outcome = handled(lambda change=change: change(message_id))
+        assert f"OutboxRequired: A handler with @exactly_once on database '{ALIAS}' cannot" in outcome.error
+        assert "publishes" not in outcome.error
+        assert emails.find(message_id)
+        assert handled(lambda change=change: change(message_id, on_commit=False)) == ACK
+    assert not emails.find(message_id)
