@@ -286,6 +286,8 @@ class DatabaseRelay:
         self._retained: dict[str, RetainedRows] = {}
         #: State -> its open claim of another process, and since when it is known, on the monotonic clock.
         self._seen: dict[int, tuple[int, str, float]] = {}
+        #: Whether the last round has left such a claim to the other process.
+        self.is_watching = False
         #: Destinations whose number of partitions is recorded.
         self._checked: set[str] = set()
         #: When the tables are repaired again, on the monotonic clock.
@@ -299,6 +301,7 @@ class DatabaseRelay:
         Raises:
             DatabaseError: from the database.
         """
+        self.is_watching = False
         if time.monotonic() >= self._next_repair and not self.tables.repair():
             self._next_repair = time.monotonic() + SEARCH
         # First: an id may be used again by a row that is published in this round.
@@ -367,6 +370,7 @@ class DatabaseRelay:
         if name is None or (name.number, name.token) != (state.number, state.token):
             partition.claim = None
             if not self._may_take_over(state):
+                self.is_watching = True
                 return False
             partition.resume(self.tables.read(state))
         if partition.parts == (len(self._destinations[state.destination].parts) or 1):

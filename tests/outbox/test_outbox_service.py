@@ -12,7 +12,7 @@ from mq_django.consumers.supervisor.outbox_service import OutboxService, outbox_
 from mq_django.outbox import insertion
 from mq_django.signals import message_published
 from tests.hearing import hears
-from tests.outbox.relays import publish, ready, rows
+from tests.outbox.relays import claimed, partition, publish, ready, rows
 from tests.waiting import wait_until
 
 
@@ -140,6 +140,24 @@ def test_the_signal_is_sent_when_the_relay_has_published(sqlite, only, mq_settin
         assert told == []
         service().run_once()
     assert [(given["sender"].__name__, given["message_id"]) for given in told] == [("Queue", message_id)]
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_the_option_the_claim_of_a_relay_that_stopped_is_not_left_until_the_next_rare_look(
+    sqlite, only, mq_settings, redis_client
+):
+    only(sqlite)
+    mq_settings(QUEUES={"mails": {}})
+    ids = publish(sqlite, "mails", 2, outbox=True)
+    claimed(partition(sqlite, "mails"))
+    found = service()
+
+    assert found.run_once() == outbox_service.POLL
+    # As if the time were over.
+    found._relays[sqlite]._take_over = 0.0
+    assert found.run_once() == 0.0
+    assert ready(redis_client, "mails") == ids
+    assert found.run_once() == outbox_service.RARE_POLL
 
 
 def test_without_the_option_nothing_is_subscribed_before_an_outbox_is_found(sqlite, mq_settings, monkeypatch):

@@ -22,7 +22,8 @@ from mq_django.transport.connections import address_of, open_session
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at a database without a notification: if a queue or topic has OUTBOX, and otherwise.
+#: Seconds between two looks at a database without a notification: if a queue or topic has OUTBOX, or another process
+#: has an open claim; and otherwise.
 POLL, RARE_POLL = 1.0, 30.0
 #: Seconds until a queue that is full is tried again.
 FULL = 0.2
@@ -63,7 +64,9 @@ class OutboxService(Service):
         self._end_old_connections()
         if any(results):
             return 0.0
-        return FULL if any(relay.is_waiting for relay in self._relays.values()) else self._poll
+        if any(relay.is_waiting for relay in self._relays.values()):
+            return FULL
+        return POLL if any(relay.is_watching for relay in self._relays.values()) else self._poll
 
     def progress(self) -> Mapping[str, object]:
         """See Service.progress(). How long a database lets it wait is a setting of the project, and is no failure."""
