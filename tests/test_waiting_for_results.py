@@ -420,6 +420,17 @@ def test_a_task_that_waits_for_the_commit_of_this_thread_cannot_be_waited_for():
         assert wait_result(now, timeout=LONG).return_value == "NOW"
 
 
+@pytest.mark.django_db
+def test_for_a_row_of_the_open_transaction_the_advice_is_only_to_wait_after_it(mq_settings):
+    """`on_commit=False` has no effect on it."""
+    mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {}})
+    with transaction.atomic():
+        result = tasks.shout.using(on_commit=False).enqueue("hello")
+        with pytest.raises(CannotWait, match=r"Wait after atomic\(\)") as refused:
+            wait_result(result, timeout=LONG)
+    assert "on_commit" not in str(refused.value)
+
+
 def _in_handler(call):
     def run():
         running_handler.enter()

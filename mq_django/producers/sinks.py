@@ -337,13 +337,14 @@ def in_transaction(using: str | None) -> bool:
     return bool(transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block)
 
 
-def awaiting_commit() -> set[str]:
-    """Return the ids of the messages that wait for the commit of an open transaction of this thread."""
+def awaiting_commit() -> dict[str, bool]:
+    """Return the messages that wait for the commit of an open transaction of this thread: id -> whether it is a row."""
     hooks = [hook for each in connections.all(initialized_only=True) for _savepoints, hook, *_ in each.run_on_commit]
     # captureOnCommitCallbacks(execute=True) of Django calls hooks, and leaves them there.
     waiting = [hook for hook in hooks if not getattr(hook, "called", False)]
-    found = {message.id for hook in waiting if isinstance(hook, PendingSend) for message, *_ in hook.publications}
-    return found.union(*(getattr(hook, "outbox_ids", ()) for hook in waiting))
+    sent = [message.id for hook in waiting if isinstance(hook, PendingSend) for message, *_ in hook.publications]
+    rows = [message_id for hook in waiting for message_id in getattr(hook, "outbox_ids", ())]
+    return dict.fromkeys(sent, False) | dict.fromkeys(rows, True)
 
 
 def warn_of_other_transactions(using: str | None, *, on_commit: bool, own: str | None = None) -> None:

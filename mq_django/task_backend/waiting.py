@@ -75,8 +75,10 @@ IN_HANDLER = (
 )
 NOT_COMMITTED = (
     "Task {} is enqueued when the open transaction commits, so waiting for it inside can only time out. Wait after "
-    "atomic(), or enqueue it with using(on_commit=False); in a test call mq.commit() before"
+    "atomic(){}; in a test call mq.commit() before"
 )
+#: Has no effect on a row of the outbox.
+OR_AT_ONCE = ", or enqueue it with using(on_commit=False)"
 NOTHING_RUNS_IT = "{} runs nothing that could be waited for: its task {} would stay {}"
 NO_RESULTS = "Queue {!r} keeps no results, so nobody can wait for task {}: its RESULT_TTL is 0"
 EVENT_LOOP = ", which waiting would block: await {}() instead"
@@ -149,7 +151,8 @@ class Awaited:
         not_committed, ended = awaiting_commit(), list[AnyResult]()
         for message_id in self._given:
             if message_id in not_committed:
-                raise CannotWait(NOT_COMMITTED.format(message_id))
+                is_row = not_committed[message_id]
+                raise CannotWait(NOT_COMMITTED.format(message_id, "" if is_row else OR_AT_ONCE))
         for message_id, given in self._given.items():
             result = get_result(message_id) if isinstance(given, str) else given
             if result.is_finished:
