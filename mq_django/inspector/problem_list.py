@@ -4,7 +4,6 @@ A problem is found where its figures are: of the messages of a queue by `QueueVi
 `OutboxView.problems()`. Here they become values with sentences, and schedules and runs of workflows are looked at.
 """
 
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -123,9 +122,8 @@ def problems_among(
 
 def _of_project() -> tuple[StuckRuns | None, Mutes]:
     """Return the runs of workflows that do not go on, and what is muted: nothing if their server cannot be reached."""
-    # A project without workflows has no runs.
-    readers = open_run_readers() if "mq_django.workflows" in sys.modules else []
-    commands = [preferences.read_mutes(get_config().namespace), *(reader.stuck_command() for reader in readers)]
+    stuck_commands = [reader.stuck_command() for reader in open_run_readers()]
+    commands = [preferences.read_mutes(get_config().namespace), *stuck_commands]
     with suppress(StoreError):
         muted, *stuck = (reply for (reply,) in open_transport("inspect", "").pipelines([[each] for each in commands]))
         return next(filter(None, map(stuck_in, stuck)), None), preferences.mutes_in(muted, clock.now_ms())

@@ -1,5 +1,6 @@
 """Supervisors repair runs of which other programs have taken something."""
 
+import subprocess
 import sys
 
 import pytest
@@ -8,10 +9,11 @@ from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.messages import StepEnd
 from mq_django.inspector import problems, workflow_runs
-from mq_django.management.commands.runconsumer import watchers
-from mq_django.workflows import definitions
-from mq_django.workflows.definitions import RunRepairer
+from mq_django.management import run_repairer
+from mq_django.management.run_repairer import RunRepairer
+from mq_django.transport.connections import get_client
 from tests.seeding import end_steps, start_run
+from tests.users import rules_of, user
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -24,14 +26,14 @@ def ready():
 @pytest.fixture
 def no_age(monkeypatch):
     """Look at what was published just now, too."""
-    monkeypatch.setattr(definitions, "OLD_MS", -1000)
+    monkeypatch.setattr(run_repairer, "OLD_MS", -1000)
 
 
 @pytest.mark.usefixtures("no_age")
 def test_a_step_whose_message_is_gone_starts_again(redis_client, ready, caplog):
     run_id = start_run({1: []})
     redis_client.delete(ready)
-    assert RunRepairer().run_once() == definitions.EVERY
+    assert RunRepairer().run_once() == run_repairer.EVERY
     assert redis_client.xlen(ready) == 1
     assert f"Repairing run {run_id}" in caplog.text
     end_steps(run_id, StepEnd(), 1)
@@ -90,7 +92,22 @@ def test_what_is_young_may_be_under_way(redis_client, ready):
     assert redis_client.exists(ready) == 0
 
 
-def test_only_a_project_with_workflows_has_it(monkeypatch):
-    assert RunRepairer in [type(each) for each in watchers()]
-    monkeypatch.delitem(sys.modules, "mq_django.workflows")
-    assert RunRepairer not in [type(each) for each in watchers()]
+def test_it_runs_whichever_modules_start_workflows():
+    """No consumer imports a module that has only workflows, and `mq_django.workflows` takes megabytes."""
+    code = (
+        "import sys; from django.conf import settings; settings.configure(INSTALLED_APPS=[]); "
+        "import django; django.setup(); "
+        "from mq_django.management.commands.runconsumer import watchers; "
+        "print(*(each.name for each in watchers()), 'mq_django.workflows' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[0] == "repairer of runs False", done.stderr
+
+
+def test_a_redis_user_without_the_keys_of_workflows(mq_settings, redis_client, redis_url, namespace, caplog):
+    with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
+        mq_settings(CONNECTION=url, QUEUES={"emails": {}, "default": {}})
+        assert RunRepairer().run_once() == run_repairer.EVERY
+        assert not any(problem.kind == "stuck" for problem in problems())
+        get_client("produce").close()
+    assert caplog.text == ""

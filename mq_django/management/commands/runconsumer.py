@@ -4,7 +4,6 @@ import argparse
 import logging
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,7 +48,7 @@ logger = get_logger(__name__)
 #: Loaded when it is needed: consumers do not need the inspector.
 WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
 SAMPLER = "mq_django.observability.problem_watch.Sampler"
-REPAIRER = "mq_django.workflows.definitions.RunRepairer"
+REPAIRER = "mq_django.management.run_repairer.RunRepairer"
 
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
@@ -315,11 +314,12 @@ def watchers() -> list[Service]:
     """Return the services that the project needs.
 
     One watches for problems, if the project has receivers. One takes samples for the metrics of the
-    admin, if it is installed. One repairs runs, if the project has workflows.
+    admin, if it is installed. One repairs runs of workflows: which modules start them is not known
+    here, and without runs it asks Redis once a minute.
     """
     needed = {
         WATCHER: bool(problem_began.receivers or problem_ended.receivers),
         SAMPLER: apps.is_installed("django.contrib.admin"),
-        REPAIRER: "mq_django.workflows" in sys.modules,
+        REPAIRER: True,
     }
     return [import_string(path)() for path, is_needed in needed.items() if is_needed]
