@@ -4,6 +4,7 @@ from datetime import UTC
 import pytest
 
 from mq_django import registry
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
 from mq_django.stores.schedule_status import statuses
@@ -272,8 +273,32 @@ def test_what_has_passed_is_neither_skipped_nor_not_skipped(schedules, keys, red
     assert schedules.fire(REPORT, ticks[2])[0] is Firing.SKIPPED
 
 
-def test_few_ticks_are_skipped_at_a_time_and_those_that_have_passed_do_not_count(schedules, keys, redis_client, ticks):
+@pytest.mark.parametrize("change", ["skip", "unskip"])
+def test_a_tick_that_passed_while_no_consumer_ran_stays_skipped_when_others_change(
+    schedules, keys, redis_client, ticks, change
+):
+    other = ticks[2] + 10 * MINUTE
+    skipped_in(redis_client, keys, *ticks, *[other][: change == "unskip"])
+    assert schedules.skip(REPORT, other) == "SKIPPED" if change == "skip" else schedules.unskip(REPORT.name, other)
+    assert schedules.fire_last(REPORT, ticks[0], ticks[2]).firing is Firing.SKIPPED
+    assert not redis_client.exists(keys.ready)
+
+
+@pytest.mark.parametrize("last", [None, "x", LAST_MS + 1])
+def test_a_tick_is_skipped_whatever_another_program_wrote_about_the_last_one(
+    schedules, keys, redis_client, ticks, last
+):
+    redis_client.hdel(keys.schedules, "last:nightly")
+    if last is not None:
+        seen_since(redis_client, keys, last)
     skipped_in(redis_client, keys, *ticks)
+    assert schedules.skip(REPORT, ticks[2] + 10 * MINUTE) == "SKIPPED"
+    assert redis_client.hget(keys.schedules, "skips:nightly").count(b"\n") == (3 if last == "x" else 0)
+
+
+def test_few_ticks_are_skipped_at_a_time_and_those_that_have_fired_do_not_count(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, *ticks)
+    seen_since(redis_client, keys, ticks[2])
     later = [ticks[2] + MINUTE * count for count in range(1, MAX_SKIPS + 2)]
     assert [schedules.skip(REPORT, tick) for tick in later] == ["SKIPPED"] * MAX_SKIPS + ["FULL"]
     assert redis_client.hget(keys.schedules, "skips:nightly").count(b"\n") == MAX_SKIPS - 1
