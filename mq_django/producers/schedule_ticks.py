@@ -121,7 +121,8 @@ def checked_override(found: PlannedSchedule, times: Mapping[str, Any], reason: o
 def set_override(store: Schedules, found: PlannedSchedule, override: bytes, *, who: str) -> bool:
     """Override the times of a schedule, or remove that, and return whether it was as it had been read.
 
-    A tick of the times until now that is due fires before, as it would in a consumer.
+    A tick of the times until now that is due fires before, as it would in a consumer: due by the clock of Redis, when
+    `found` was read.
 
     Raises:
         InvalidMessage: that tick cannot be published.
@@ -132,7 +133,7 @@ def set_override(store: Schedules, found: PlannedSchedule, override: bytes, *, w
         found.name, override, before=found.definition, last_ms=found.last_ms, due_ms=due_ms, who=who
     )
     if result == "DUE" and found.entry is not None and due_ms is not None:
-        fired = store.fire_last(found.entry, due_ms, clock.now_ms())
+        fired = store.fire_last(found.entry, due_ms, found.now_ms)
         if fired.firing is Firing.FIRED:
             announce(Queue, fired.made, fired.made.message.id)
     return result == "DONE"

@@ -8,6 +8,7 @@ import pytest
 from mq_django import every, registry, schedules
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.core import clock
 from mq_django.core.schedules import Scheduled, cron, overridden, override_of
 from mq_django.errors import InvalidSchedule, QueueFull, UnknownSchedule
 from mq_django.inspector import plans
@@ -147,6 +148,18 @@ def test_a_tick_that_is_due_at_the_change_fires_once(supervisors, keys, redis_cl
                 scheduler._checks["emails"] = 0.0
                 scheduler.run_once()
             assert len(ticks(redis_client, keys)) == number
+
+
+@pytest.mark.parametrize("ahead", [-5 * HOUR, 5 * HOUR])
+def test_what_is_due_is_by_the_clock_of_redis(keys, redis_client, monkeypatch, ahead):
+    redis_client.hset(keys.schedules, "last:nightly", now_ms_within(redis_client, HOUR) - 24 * HOUR - 1)
+    now_ms = clock.now_ms
+    monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + ahead)
+    assert override(every=86400).override is not None
+    assert len(ticks(redis_client, keys)) == 1
+    redis_client.hincrby(keys.schedules, "last:nightly", -48 * HOUR)
+    assert schedules.restore("nightly", queue="emails")
+    assert len(ticks(redis_client, keys)) == 2
 
 
 def test_a_consumer_that_has_not_heard_of_a_change_fires_none_of_the_old_ticks(keys, redis_client):
