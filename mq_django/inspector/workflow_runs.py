@@ -26,7 +26,7 @@ from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 #: The fields of a run.
 FIELDS = (
     *("state", "name", "policy", "round", "total", "done", "failed", "skipped", "flying", "next"),
-    *("started", "finished", "lasts", "unique"),
+    *("started", "finished", "lasts", "expires", "unique"),
 )
 #: The field of a run with its latest failure: the step's number and the reason.
 FAILURE = "failure"
@@ -329,6 +329,9 @@ def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
 
     number: Callable[[str], int] = lambda name: whole(fields.get(name), 10**9) or 0  # noqa: E731
     started_ms, lasts_ms = whole(fields.get("started"), LAST_MS), whole(fields.get("lasts"), LAST_MS)
+    expires_ms = None if started_ms is None or lasts_ms is None else started_ms + lasts_ms
+    # A run that has continued may take as long again.
+    continued_until_ms = whole(fields.get("expires"), LAST_MS)
     return RunView(
         id=run_id,
         name=text("name"),
@@ -343,7 +346,7 @@ def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
         last=number("next"),
         started_ms=started_ms,
         finished_ms=whole(fields.get("finished"), LAST_MS),
-        expires_ms=None if started_ms is None or lasts_ms is None else started_ms + lasts_ms,
+        expires_ms=expires_ms if continued_until_ms is None else continued_until_ms,
         unique=redact_forms(text("unique")),
     )
 

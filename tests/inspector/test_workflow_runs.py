@@ -5,6 +5,7 @@ import pytest
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.messages import Bury, StepEnd
 from mq_django.inspector import workflow_runs
+from mq_django.workflows import get_run
 from tests.seeding import end_steps, start_run
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -59,6 +60,16 @@ def test_a_run_has_its_numbers_and_times():
     assert view.started_ms <= view.finished_ms < view.expires_ms == view.started_ms + 3600_000
     assert workflow_runs.failure(run_id) == (1, "ValueError")
     assert workflow_runs.run("0gone0gone") is workflow_runs.run("../x") is None
+
+
+def test_a_run_that_continues_may_take_as_long_again(redis_client, keys):
+    run_id = start_run({1: []})
+    first_ms = workflow_runs.run(run_id).expires_ms
+    assert redis_client.zscore(keys.alive, run_id) == first_ms
+    end_steps(run_id, NO, 1)
+    get_run(run_id).retry()
+    view = workflow_runs.run(run_id)
+    assert view.expires_ms == redis_client.zscore(keys.alive, run_id) > first_ms
 
 
 def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():

@@ -7,8 +7,10 @@ import pytest
 from django.db import transaction
 
 from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, numbers_of, ranges, values_taken
+from mq_django.core.messages import Bury
 from mq_django.errors import InvalidArguments, InvalidWorkflow, UnknownRun, WorkflowError
 from mq_django.workflows import Flow, chain, current_flow, parallel, workflow
+from tests.seeding import end_steps
 from tests.testapp import tasks
 
 
@@ -160,6 +162,34 @@ def test_a_unique_key_keeps_the_run_that_has_it(tasks, mq_settings):
     assert definition.start(unique="b.csv").id != first.id
     assert first.cancel()
     assert definition.start(unique="a.csv").id != first.id
+
+
+@pytest.fixture
+def failed_run(tasks, mq_settings):
+    """Return a workflow, and a run of it with the unique key `a.csv` that has failed."""
+    definition = chain((tasks.add, 1))
+    run = definition.start(unique="a.csv")
+    end_steps(run.id, Bury(error="ValueError", reason="attempts"), 1)
+    assert run.state == "failed"
+    return definition, run
+
+
+def test_a_run_that_continues_takes_its_unique_key_again(failed_run):
+    definition, run = failed_run
+    assert run.retry() == 1
+    assert definition.start(unique="a.csv").id == run.id
+    assert run.cancel()
+    assert definition.start(unique="a.csv").id != run.id
+
+
+def test_a_run_whose_unique_key_another_one_has_continues_without_it(failed_run):
+    definition, run = failed_run
+    other = definition.start(unique="a.csv")
+    assert (run.retry(), run.state) == (1, "running")
+    assert run.cancel()
+    assert definition.start(unique="a.csv").id == other.id
+    assert other.cancel()
+    assert definition.start(unique="a.csv").id not in {run.id, other.id}
 
 
 def test_workflows_are_parts_of_others(tasks, untouched):

@@ -118,15 +118,30 @@ local function finish(ended_as)
   call_back('finish')
 end
 
--- Let a run continue that has ended. Its callbacks are published once more when it ends again.
+-- Take the unique key of the run, if it has one, or return another run that has it and has not ended.
+local function take_key()
+  local key = call('hget', run, 'unique')
+  local holder = key and call('hget', unique, key)
+  if holder and holder ~= id and call('zscore', alive, holder) then
+    return holder
+  end
+  if key then
+    call('hset', unique, key, id)
+  end
+end
+
+-- Let a run continue that has ended. Its callbacks are published once more when it ends again. If another run has its
+-- unique key by now, it continues without it: what an operator asks for is not refused.
 local function reopen()
   if state == 'running' then
     return
   end
   state, round = 'running', round + 1
-  call('hset', run, 'state', state, 'round', round)
+  local expires = string.format('%.0f', now + lasts)
+  call('hset', run, 'state', state, 'round', round, 'expires', expires)
   call('hdel', run, 'finished')
-  call('zadd', alive, string.format('%.0f', now + lasts), id)
+  call('zadd', alive, expires, id)
+  take_key()
   if call('llen', held) > 0 then
     call('rpush', work, 'H')
   end
@@ -325,14 +340,10 @@ end
 
 -- What has happened to the whole run.
 local function begin(range)
-  local key = call('hget', run, 'unique')
-  local holder = key and call('hget', unique, key)
-  if holder and holder ~= id and call('zscore', alive, holder) then
+  local holder = take_key()
+  if holder then
     call('del', unpack(own_keys))
     return holder
-  end
-  if key then
-    call('hset', unique, key, id)
   end
   for _, name in ipairs(own_keys) do
     call('persist', name)
