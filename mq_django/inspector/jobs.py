@@ -275,7 +275,8 @@ def move(name: str, state: ActionableState, target: str, refs: Sequence[str]) ->
     A message that is ready or waits keeps its id, name, data, key, headers, attempts, expiry and time of publication,
     and a delayed one its due time and its unique key. A claim of a unique key by `unique_for` ends. Those that the
     target refuses stay where they are: they are no valid messages or too long for it, or another message has the id in
-    RSMQ's format, or waits with the unique key. Dead letters begin at their first attempt: see dead_letters.move().
+    RSMQ's format, or waits with the unique key. So do steps of workflows, whose runs know their queues. Dead letters
+    begin at their first attempt: see dead_letters.move().
 
     Each message is a dead letter of its queue until it is in the other one, with the reason `moved`. If it is
     interrupted, such a dead letter can be moved again within a week: no message is lost, and none is there twice.

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
 from mq_django.core.jsontext import LAST_MS, whole
-from mq_django.core.keys import UNIQUE_PREFIX, QueueKeys
+from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX, QueueKeys
 from mq_django.core.message_format import MAX_ENTRY_BYTES, encode_body
 from mq_django.core.messages import Delivery, Message
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
@@ -35,8 +35,9 @@ SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
 #: The words for messages that are in the target now.
 _THERE = frozenset(("ACCEPTED", "KNOWN"))
 
-#: The words for messages that the target does not accept.
-REFUSED = frozenset(("UNDECODABLE", "TOOLONG", "EXISTS", "TAKEN"))
+#: The words for messages that the target does not accept. A run knows in which queue its steps are: in another one they
+#: would count as lost, and be started again.
+REFUSED = frozenset(("UNDECODABLE", "TOOLONG", "EXISTS", "TAKEN", "STEP"))
 
 
 class Whole(NamedTuple):
@@ -176,6 +177,7 @@ class Mover:
         """Yield for each message why it stays, or `HELD` with the message."""
         known = {member: self._live(one) for member, one in found.items() if one.delivery is not None}
         reasons = dict(zip(known, self._server(lambda: self._arrivals.check([*known.values()])), strict=True))
+        reasons |= {member: "STEP" for member, one in known.items() if one.message.id.startswith(STEP_PREFIX)}
         for member in members:
             if member in known and not reasons[member]:
                 yield "HELD", found[member]

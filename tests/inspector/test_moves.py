@@ -5,8 +5,9 @@ import pytest
 from mq_django import inspector
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
 from mq_django.inspector import dead_letters, jobs, message_lists
+from mq_django.inspector.run_check import check_runs
 from mq_django.stores.moving import Mover
-from tests.seeding import bury, bury_garbage, bury_many, publish
+from tests.seeding import bury, bury_garbage, bury_many, publish, start_run
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -94,3 +95,14 @@ def test_messages_whose_dead_letters_are_longer_than_they_are_move_together(monk
 
     assert (outcome.done, outcome.missing, outcome.refused, outcome.error) == (40, 0, 0, None)
     assert counts() == (0, 40)
+
+
+def test_steps_of_workflows_stay_in_their_queue():
+    """There a run looks for them: it would start them again."""
+    run_id = start_run({1: []}, queue="emails")
+    other = publish("emails", "welcome", 1)
+    step = f"w:{run_id}.1.1"
+    outcome = jobs.move_messages("emails", "default", [step, other])
+    assert (outcome.done, outcome.refused, outcome.missing, outcome.error) == (1, 1, 0, None)
+    assert dict(inspector.ids("emails"))["ready"] == [step]
+    assert check_runs(run_id, seconds=9, old_ms=-1000).problems == []
