@@ -97,7 +97,8 @@ message_buried = Signal()
 delivery_stale = Signal()
 
 #: A breaker has opened: its messages wait. Sent by the consumer process whose report has opened it, in the thread that
-#: settles outcomes, once for all consumers. Not sent for one that is opened by hand.
+#: settles outcomes, once for all consumers. Not sent for one that is opened by hand. In a queue with partitions each
+#: partition has breakers of its own, and each sends this, and the signals below, with the name of the queue.
 #:
 #: Sender: mq_django.Breaker.
 #:
