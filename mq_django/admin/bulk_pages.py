@@ -397,10 +397,10 @@ def _report(
     number = outcome.done
     done, verb = _done(number)[what if is_dead else f"{what} live"]
     refused = ngettext(
-        "%(count)s stays here: it is not a valid message, or is too long for the other queue, or that has its id or"
-        " its unique key.",
-        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids or"
-        " their unique keys.",
+        "%(count)s stays here: it is not a valid message, is a step of a workflow, is too long for the other queue, or"
+        " that has its id or its unique key.",
+        "%(count)s stay here: they are not valid messages, are steps of workflows, are too long for the other queue, or"
+        " it has their ids or their unique keys.",
         outcome.refused,
     )
     # The log is in English.

@@ -15,7 +15,5 @@ They read and act through `mq_django.inspect` and the inspector, so that they sh
 `terminal.columns()` makes JSON values of the attributes of a view. A verb that deletes or moves messages says what it
 would do, and does it with --yes. None asks a question, and none reads a key of its own.
 
-`run_repairer` is a service that `runconsumer` gives to its supervisor.
-
 A new verb needs a line in the table, a section in docs/commands.md and a test.
 """

@@ -3,7 +3,7 @@
     middleware for MQ_DJANGO["MIDDLEWARE"]    correlation, opentelemetry, sentry
     what Redis knows of queues and topics     queue_metrics, served by prometheus
     what processes measure of themselves      process_metrics, with --metrics-port
-    problems as Django signals, and samples   problem_watch, services of supervisors
+    signals of problems, samples, repairs     problem_watch, services of supervisors
 
 Middleware runs around the call of a handler and around each publish, and must never change what becomes of a message:
 whatever fails in here is logged, and the message goes on.

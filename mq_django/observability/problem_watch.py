@@ -1,4 +1,4 @@
-"""Look at all queues from time to time: send signals when problems begin and end, and note how many messages there are.
+"""Look at all queues and runs from time to time: send signals of problems, note how many messages there are, repair.
 
 Signals are sent if the project has receivers. Counters have the activity of queues by handler. The charts of the admin
 need two figures besides, once a minute: messages by state, and what consumers have done by host and version. No message
@@ -27,6 +27,9 @@ from mq_django.errors import NotPermitted, StoreError
 from mq_django.inspector.problem_list import KINDS, QueueProblem, problems_among
 from mq_django.inspector.queue_view import STATES, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
+from mq_django.inspector.run_check import check_runs
+from mq_django.producers.workflow_run import repair
+from mq_django.producers.workflow_steps import open_homes
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.control import ProblemNote, ProblemNotes, claim_checks, read_notes
 from mq_django.stores.counters import Worked, claim_sample, note_depths, note_work
@@ -199,3 +202,53 @@ def worked(views: Sequence[QueueView]) -> dict[str, Worked]:
                 more = (one.handled, one.failed, one.took_ms or 0)
                 found[one.id] = Worked(one.host, one.release, one.since_ms, *map(add, counts, more))
     return found
+
+
+# Repair runs of workflows of which other programs or failovers have taken something.
+#
+# Every supervisor does this: a project may start its runs in processes that no consumer resembles, from modules that
+# none imports. So this imports nothing of `mq_django.workflows`.
+
+#: Seconds between two checks of all runs.
+RUNS_EVERY = 60.0
+#: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
+OLD_MS = 120_000
+#: What is repaired. Starts are not: supervisors try them again each second, and a full queue may refuse them for hours.
+REPAIRED = frozenset({"message", "dead", "stopped"})
+#: Seconds for which a check searches queues. A message that waits in a longer queue is not searched to its end.
+SEARCH = 2.0
+
+
+class RunRepairer(Service):
+    """Checks all runs that have not ended. Any number of processes may do so: one does it at a time."""
+
+    name = "repairer of runs"
+
+    def run_once(self) -> float:
+        """Check the runs, and repair what is found."""
+        try:
+            claimed = [home.claim_check(0.9 * RUNS_EVERY) for home in open_homes()]
+        except NotPermitted:
+            # A project without workflows need not grant their keys.
+            return RUNS_EVERY
+        if any(claimed):
+            self._check()
+        return RUNS_EVERY
+
+    def _check(self) -> None:
+        found = check_runs(seconds=SEARCH, old_ms=OLD_MS, with_ended=False, progressed=self._progressed)
+        problems = [problem for problem in found.problems if problem.kind in REPAIRED]
+        for problem in problems:
+            logger.warning(
+                "Repairing run %s: what another program or a failover took of step %s (%s)",
+                problem.run,
+                problem.step or "-",
+                problem.kind,
+            )
+        left = [problem for problem in found.problems if problem.kind not in REPAIRED]
+        for home in open_homes():
+            home.note_stuck([problem for problem in left if problem.home == home.keys.home], 3 * RUNS_EVERY)
+        self.each(problems, repair, called=lambda problem: f"run {problem.run}")
+
+    def _progressed(self) -> None:
+        self.progressed = time.monotonic()

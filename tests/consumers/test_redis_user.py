@@ -20,8 +20,7 @@ from mq_django.consumers.supervisor.worker_set import WorkerStates
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.core.messages import Bury, Retry
 from mq_django.inspector import jobs
-from mq_django.management.run_repairer import RunRepairer
-from mq_django.observability.problem_watch import ProblemWatcher
+from mq_django.observability.problem_watch import ProblemWatcher, RunRepairer
 from mq_django.observability.queue_metrics import measure
 from mq_django.transport import scripts
 from mq_django.workflows import chain

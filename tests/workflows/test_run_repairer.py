@@ -9,8 +9,8 @@ from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.messages import StepEnd
 from mq_django.inspector import problems, workflow_runs
-from mq_django.management import run_repairer
-from mq_django.management.run_repairer import RunRepairer
+from mq_django.observability import problem_watch
+from mq_django.observability.problem_watch import RunRepairer
 from mq_django.transport.connections import get_client
 from tests.seeding import end_steps, start_run
 from tests.users import rules_of, user
@@ -26,14 +26,14 @@ def ready():
 @pytest.fixture
 def no_age(monkeypatch):
     """Look at what was published just now, too."""
-    monkeypatch.setattr(run_repairer, "OLD_MS", -1000)
+    monkeypatch.setattr(problem_watch, "OLD_MS", -1000)
 
 
 @pytest.mark.usefixtures("no_age")
 def test_a_step_whose_message_is_gone_starts_again(redis_client, ready, caplog):
     run_id = start_run({1: []})
     redis_client.delete(ready)
-    assert RunRepairer().run_once() == run_repairer.EVERY
+    assert RunRepairer().run_once() == problem_watch.RUNS_EVERY
     assert redis_client.xlen(ready) == 1
     assert f"Repairing run {run_id}" in caplog.text
     end_steps(run_id, StepEnd(), 1)
@@ -107,7 +107,7 @@ def test_it_runs_whichever_modules_start_workflows():
 def test_a_redis_user_without_the_keys_of_workflows(mq_settings, redis_client, redis_url, namespace, caplog):
     with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
         mq_settings(CONNECTION=url, QUEUES={"emails": {}, "default": {}})
-        assert RunRepairer().run_once() == run_repairer.EVERY
+        assert RunRepairer().run_once() == problem_watch.RUNS_EVERY
         assert not any(problem.kind == "stuck" for problem in problems())
         get_client("produce").close()
     assert caplog.text == ""

@@ -48,7 +48,7 @@ logger = get_logger(__name__)
 #: Loaded when it is needed: consumers do not need the inspector.
 WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
 SAMPLER = "mq_django.observability.problem_watch.Sampler"
-REPAIRER = "mq_django.management.run_repairer.RunRepairer"
+REPAIRER = "mq_django.observability.problem_watch.RunRepairer"
 
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "

@@ -10,8 +10,8 @@ from mq_django.errors import AlreadyPublished
 from mq_django.inspector import problems, workflow_runs
 from mq_django.inspector.holds import end_hold, hold, holds, open_breaker
 from mq_django.inspector.queues import quick_stats
-from mq_django.management import run_repairer
-from mq_django.management.run_repairer import RunRepairer
+from mq_django.observability import problem_watch
+from mq_django.observability.problem_watch import RunRepairer
 from mq_django.stores.base import Settlement
 from mq_django.workflows import workflow
 from tests.consumers.worker.test_breakers import BREAKER, PartnerDown, due, plain
@@ -135,7 +135,7 @@ def test_a_batch_that_raises_opens_it_too(plain):
 
 def test_a_step_that_waits_does_not_stop_its_run(mq_settings, monkeypatch, tmp_path):
     monkeypatch.setenv("MQ_TEST_HISTORY", str(tmp_path / "history"))
-    monkeypatch.setattr(run_repairer, "OLD_MS", -1000)
+    monkeypatch.setattr(problem_watch, "OLD_MS", -1000)
     mq_settings(QUEUES={"default": {}})
     from tests.workflows.flowing import tasks  # noqa: PLC0415 - needs settings
 
