@@ -100,8 +100,9 @@ def around_handling(factory: Factory) -> Factory:
     `handle(handling)` and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`.
     `handle` does not raise: the exception of the handler is in `handling.exception`. An exception of the middleware
     counts as one of the handler. The handler's timeout does not apply to the middleware. Transactions that are left
-    open are rolled back after it, which turns an `Ack` into a `Retry`. The signal `handler_finished` has the final
-    outcome.
+    open are rolled back after it, which turns an `Ack` into a `Retry`. The signal `handler_finished` has the outcome
+    after that. A `Bury` of the last attempt that is returned as it is still counts for a breaker, which may let the
+    message wait instead.
 
     For a handler with `batch` it runs around each call, also around those with halves of the messages. `handle` then
     returns one outcome for the call: an `Ack` if all messages are handled, else the first `Bury`, else the first

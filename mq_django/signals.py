@@ -62,7 +62,8 @@ consumer_stopping = Signal()
 handler_started = Signal()
 
 #: A handler has ended, and its outcome will be written to Redis next. Sent by the consumer process, in the same thread
-#: as handler_started.
+#: as handler_started. The outcome of a failure that a breaker counts is a Retry without a delay: whether the message
+#: waits, is retried or is buried depends on what all consumers have seen, and is decided after that.
 #:
 #: Sender: mq_django.registry.Handler.
 #:

@@ -350,7 +350,9 @@ class CallPath:
     def _of_middleware(returned: object, seen: Sequence[Any], count: int) -> End:
         """Return the end of a call by what middleware has returned; `count`: the messages of a batch."""
         end: End | None = seen[-2] if seen else None
-        if end is not None and returned is seen[-1] and (count or end is ACKED):
+        # A retry has the delay that it was shown with. What was shown as buried may be a retry of the last attempt: of
+        # that a breaker decides.
+        if end is not None and returned is seen[-1] and (count or not isinstance(returned, Retry)):
             return end
         outcome = with_texts(returned) if isinstance(returned, (Retry, Bury)) else returned
         if not isinstance(outcome, (Ack, Retry, Bury)) and outcome is not CANCEL and outcome is not POSTPONED:

@@ -170,9 +170,11 @@ class Executor:
             if failure:
                 self.state.ended(RETURNED, self.number, delivery.stream, delivery.entry)
                 self.settler.add(Settlement(delivery, outcome, micros=micros, failure=failure))
-                return Retry(error=failure.error)
-            self.state.ended(FAILED, self.number, delivery.stream, delivery.entry)
-            self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
+                # What becomes of it is decided when it is settled, by what all consumers have seen.
+                outcome = Retry(error=failure.error)
+            else:
+                self.state.ended(FAILED, self.number, delivery.stream, delivery.entry)
+                self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
             message = delivery.message
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from asgiref.sync import iscoroutinefunction
+from django.utils.decorators import sync_and_async_middleware
 
 from mq_django import Ack, Breaker, Bury, Retry, RetryPolicy, handler
 from mq_django.conf import get_config
@@ -13,7 +15,8 @@ from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions, message_lists
 from mq_django.inspector.holds import end_hold, hold, holds
 from mq_django.inspector.queues import quick_stats
-from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
+from mq_django.middleware import around_handling
+from mq_django.signals import breaker_closed, breaker_opened, breaker_probed, handler_finished, handler_started
 from tests.hearing import hears
 from tests.seeding import opened, publish
 from tests.waiting import wait_until
@@ -134,9 +137,32 @@ def plain(mq_settings):
     return configure
 
 
-def test_nothing_is_buried_while_it_is_open(plain, partner, probe):
-    plain(MAX_ATTEMPTS=1)
-    handler("payments", "charge", breaker=BREAKER)(partner.call)
+@around_handling
+@sync_and_async_middleware
+def passing(handle):
+    """A middleware that returns what it is shown, as most do."""
+    if iscoroutinefunction(handle):
+
+        async def middleware(handling):
+            return await handle(handling)
+
+    else:
+
+        def middleware(handling):
+            return handle(handling)
+
+    return middleware
+
+
+@pytest.mark.parametrize("middleware", [[], [f"{__name__}.passing"]], ids=["bare", "in middleware"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
+def test_nothing_is_buried_while_it_is_open(mq_settings, partner, probe, middleware, is_async):
+    mq_settings(QUEUES={"payments": {"MAX_ATTEMPTS": 1}}, MIDDLEWARE=middleware)
+
+    async def acall(message):
+        partner.call(message)
+
+    handler("payments", "charge", breaker=BREAKER)(acall if is_async else partner.call)
     for number in range(20):
         publish("payments", "charge", number)
     run()
@@ -145,10 +171,25 @@ def test_nothing_is_buried_while_it_is_open(plain, partner, probe):
     for _ in range(3):
         probe()
     assert opened("payments").depths().dead == BREAKER.needed - 1
+    assert [each.state for each in holds("payments")] == ["open"]
     partner.is_up = True
     for _ in range(9):
         probe()
     assert depth() == 0
+
+
+@pytest.mark.parametrize("middleware", [[], [f"{__name__}.passing"]], ids=["bare", "in middleware"])
+def test_each_handler_that_has_started_has_finished(mq_settings, partner, middleware):
+    mq_settings(QUEUES={"payments": {"MAX_ATTEMPTS": 1}}, MIDDLEWARE=middleware)
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(20):
+        publish("payments", "charge", number)
+    with hears(handler_started) as started, hears(handler_finished) as finished:
+        run()
+    assert len(started) == len(partner.calls) == BREAKER.needed
+    assert [each["message"] for each in finished] == [each["message"] for each in started]
+    error = f"{__name__}.PartnerDown: no answer"
+    assert [each["outcome"] for each in finished] == [Retry(error=error)] * BREAKER.needed
 
 
 def test_what_opened_it_is_not_charged_either(plain, partner, probe):
