@@ -4,6 +4,7 @@ import abc
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import coroutine
@@ -17,6 +18,7 @@ from mq_django.consumers.shared_state import RETURNED, Receipt
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.once_call import OnceCall
+from mq_django.core.ids import read_step_id
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import (
     ACK,
@@ -30,6 +32,7 @@ from mq_django.core.messages import (
     HandBack,
     Outcome,
     Retry,
+    StepEnd,
     outcome_of,
     outcomes_of,
     with_texts,
@@ -340,16 +343,17 @@ class CallPath:
             returned = handle(handling)
             if self.on_loop:
                 returned = yield from returned
-            return self._of_middleware(returned, seen, len(messages))
+            return self._of_middleware(job, returned, seen)
         finally:
             # A traceback refers to frames that refer to these.
             handling.exception = None
             seen.clear()
 
     @staticmethod
-    def _of_middleware(returned: object, seen: Sequence[Any], count: int) -> End:
-        """Return the end of a call by what middleware has returned; `count`: the messages of a batch."""
+    def _of_middleware(job: WorkItem, returned: object, seen: Sequence[Any]) -> End:
+        """Return the end of a call by what middleware has returned."""
         end: End | None = seen[-2] if seen else None
+        count = len(job.together)
         # A retry has the delay that it was shown with. What was shown as buried may be a retry of the last attempt: of
         # that a breaker decides.
         if end is not None and returned is seen[-1] and (count or not isinstance(returned, Retry)):
@@ -357,6 +361,10 @@ class CallPath:
         outcome = with_texts(returned) if isinstance(returned, (Retry, Bury)) else returned
         if not isinstance(outcome, (Ack, Retry, Bury)) and outcome is not CANCEL and outcome is not POSTPONED:
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
+        if isinstance(outcome, Ack) and read_step_id(job.delivery.message.id) is not None:
+            # Its run has to hear that it is done, with the value and the added steps of its own ack if there is one.
+            shown = seen[-1] if seen else None
+            outcome = replace(shown if isinstance(shown, Ack) else StepEnd(), result=outcome.result)
         return End([outcome] * (count or 1), None if end is None else end.raised)
 
     def _call_inside(self, slot: Slot, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
