@@ -4,19 +4,19 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import get_args
 
-from mq_django.core.messages import KINDS, Ack, Cancel, HandBack, Outcome, Park, SetAside, StepEnd
+from mq_django.core.messages import KINDS, Ack, Cancel, HandBack, Outcome, Park, SetAside, StepDrop, StepEnd
 from mq_django.stores import counters, results, rsmq_store, settling
 
 #: Of tables whose module says what becomes of the other kinds.
 TABLES = {
     # A message that goes back, waits for a handler or is held has had no attempt.
     # What has not ended here is counted when it ends; what is cancelled is counted by nobody.
-    "counters": (counters.ENDS, {HandBack, SetAside, Park, Cancel}),
+    "counters": (counters.ENDS, {HandBack, SetAside, Park, Cancel, StepDrop}),
     "states of results": (results._STATUS, {HandBack, SetAside, Park}),
     "streams": (settling._STREAM, set()),
     # Each group of a topic handles a message for itself: nobody cancels it, and it is no step of a workflow.
-    "logs": (settling._LOG, {StepEnd, Cancel}),
-    "RSMQ": (rsmq_store._RSMQ, {StepEnd, Park, Cancel}),
+    "logs": (settling._LOG, {StepEnd, StepDrop, Cancel}),
+    "RSMQ": (rsmq_store._RSMQ, {StepEnd, StepDrop, Park, Cancel}),
 }
 
 
@@ -25,8 +25,8 @@ if find_spec("prometheus_client"):
 
 
 def test_all_kinds_are_known():
-    assert set(get_args(Outcome)) | {StepEnd} == set(KINDS)
-    assert {kind for kind in KINDS if issubclass(kind, Ack)} == {Ack, StepEnd}
+    assert set(get_args(Outcome)) | {StepEnd, StepDrop} == set(KINDS)
+    assert {kind for kind in KINDS if issubclass(kind, Ack)} == {Ack, StepEnd, StepDrop}
 
 
 def test_each_table_has_all_kinds():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
 from mq_django.core.texts import MAX_TRACEBACK, class_name, repr_of, summary_of, text_of, traceback_of
@@ -147,12 +147,21 @@ class Ack:
 class StepEnd(Ack):
     """A step of a workflow has ended. Its message is acked, and the same script notes how, for its run."""
 
-    #: "done", or "dropped": the step has not run, because its workflow had ended.
-    event: str = "done"
+    #: How the note names it.
+    event: ClassVar[str] = "done"
     #: The JSON text of its return value, if another step takes it.
     value: bytes = b""
     #: The steps that it has added to its run, such as "8-1007".
     added: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDrop(StepEnd):
+    """A step of a workflow has not run, because its run had ended. Its message counts as cancelled."""
+
+    event: ClassVar[str] = "dropped"
+    #: One line, as that of Cancel.
+    error: ClassVar[str] = "Its run ended before it started"
 
 
 # Not frozen, because `contextlib` sets the traceback of what is raised.
@@ -253,13 +262,14 @@ class Cancel:
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Park | Expire | Cancel
 
 #: The classes of all outcomes. Each table by class must have all of them: see tests/test_outcome_kinds.py.
-KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Park, Expire, Cancel)
+KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, StepDrop, Retry, HandBack, Bury, SetAside, Park, Expire, Cancel)
 
 #: How a message ends for good, and by which outcome.
 Ending = Literal["handled", "expired", "buried", "cancelled"]
 ENDINGS: Mapping[type, Ending] = {
     Ack: "handled",
     StepEnd: "handled",
+    StepDrop: "cancelled",
     Expire: "expired",
     Bury: "buried",
     Cancel: "cancelled",

@@ -120,7 +120,7 @@ def decode(text: str) -> Ack:
         result = _bytes(found["result"]) if "result" in found else None
         if "event" not in found:
             return Ack(result)
-        return StepEnd(result, str(found["event"]), _bytes(found["value"]), str(found["added"]))
+        return StepEnd(result, _bytes(found["value"]), str(found["added"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return ACK
 

@@ -12,7 +12,7 @@ from mq_django.core import clock
 from mq_django.core.handler_options import Postponed, running_in
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import ACK, Ack, Bury, Outcome, Retry, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, Outcome, Retry, StepDrop
 from mq_django.core.offsets import Offset, before
 from mq_django.core.partitions import public_name
 from mq_django.core.running_handler import seal
@@ -234,7 +234,7 @@ class Once:
         finally:
             running_in.reset(token)
         # A step that was dropped has not run, and its run may be resumed.
-        if not isinstance(outcome, Ack) or (isinstance(outcome, StepEnd) and outcome.event != "done"):
+        if not isinstance(outcome, Ack) or isinstance(outcome, StepDrop):
             raise _NotAcked(outcome)
         if connections[self._using].needs_rollback or entries.is_lost():
             raise _NotAcked(Retry(error=ROLLED_BACK))

@@ -29,6 +29,7 @@ from mq_django.core.messages import (
     Park,
     Retry,
     SetAside,
+    StepDrop,
     StepEnd,
 )
 from mq_django.observability.prometheus_package import mmap_dict, multiprocess, prometheus_client, values
@@ -226,6 +227,7 @@ OTHER = "other"
 OUTCOMES: dict[type[Outcome], str] = {
     Ack: "handled",
     StepEnd: "handled",
+    StepDrop: "cancelled",
     Retry: "retried",
     Bury: "buried",
     Expire: "expired",

@@ -19,7 +19,8 @@ from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 #: handler's start) below 2**n milliseconds. The last one has all longer ones: from 7 minutes, and from 70.
 BUCKETS = 24
 
-#: The counted outcomes. A message that is handed back or set aside is settled later, and counted then.
+#: The counted outcomes. A message that is handed back or set aside is settled later, and counted then. One that is
+#: cancelled is not counted, and neither is a step that its run has dropped.
 ENDS: Mapping[type, str] = {
     Ack: "handled",
     Retry: "retried",

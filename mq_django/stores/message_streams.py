@@ -10,7 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core import offsets
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import MAX_ERROR, Chunk, Numbered, RunStream, end_text, read_chunk
-from mq_django.core.messages import ENDINGS, Bury, Cancel, Delivery
+from mq_django.core.messages import ENDINGS, Bury, Cancel, Delivery, StepDrop
 from mq_django.core.texts import line
 from mq_django.errors import StoreError, WrongKeyType
 from mq_django.stores.base import Settlement, StreamEntry
@@ -101,8 +101,8 @@ def ends_of_batch(
     keys, ends = list[str](), list[Argument]([config.stream.ttl_ms])
     for number, (delivery, outcome, *_) in enumerate(batch, 1):
         if isinstance(delivery, Delivery):
-            error = line(outcome.error[:MAX_ERROR]) if isinstance(outcome, Bury | Cancel) else ""
-            is_needed = isinstance(outcome, Bury | Cancel) or (delivery.stream, delivery.entry) in streamed
+            error = line(outcome.error[:MAX_ERROR]) if isinstance(outcome, Bury | Cancel | StepDrop) else ""
+            is_needed = isinstance(outcome, Bury | Cancel | StepDrop) or (delivery.stream, delivery.entry) in streamed
             attempt = delivery.message.attempt if is_needed else ""
             keys.append(config.keys.message_stream(delivery.message.id))
             ends += (number, attempt, end_text(ENDINGS[type(outcome)], error))

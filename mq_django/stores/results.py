@@ -23,7 +23,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.jsontext import LAST_MS, dumps, loads
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, Expire, Message, Retry, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, Expire, Message, Retry, StepDrop, StepEnd
 from mq_django.core.partitions import likely_first
 from mq_django.core.publication import Publication
 from mq_django.core.retries import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt, read_line
@@ -287,6 +287,7 @@ def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) ->
 _STATUS: Mapping[type, bytes] = {
     Ack: SUCCESSFUL.encode(),
     StepEnd: SUCCESSFUL.encode(),
+    StepDrop: FAILED.encode(),
     Retry: READY.encode(),
     Bury: FAILED.encode(),
     Expire: FAILED.encode(),
@@ -324,7 +325,7 @@ def results_of_batch(
                 message.attempt,
                 delivery.entry,
                 # Without a consumer it is no run of the task.
-                NOT_RUN if micros is None and type(outcome) is Cancel else who,
+                NOT_RUN if micros is None and isinstance(outcome, Cancel | StepDrop) else who,
                 b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
                 finished,
                 _result_fields(outcome, message.attempt),
@@ -336,10 +337,10 @@ def results_of_batch(
 
 def _result_fields(outcome: object, number: int) -> bytes:
     """Return the last fields of an attempt's line: the task's return value, or its error and traceback."""
+    if isinstance(outcome, Cancel | StepDrop):
+        return b"," + dumps(failure(CANCELLED, outcome.error))[1:-1]
     if isinstance(outcome, Ack):
         return b"" if outcome.result is None else b',"value":' + outcome.result
-    if isinstance(outcome, Cancel):
-        return b"," + dumps(failure(CANCELLED, outcome.error))[1:-1]
     if isinstance(outcome, Expire):
         return b"," + dumps(failure(error_path(EXPIRED), EXPIRED))[1:-1]
     if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):

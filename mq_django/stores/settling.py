@@ -25,6 +25,7 @@ from mq_django.core.messages import (
     Park,
     Retry,
     SetAside,
+    StepDrop,
     StepEnd,
     Undecodable,
 )
@@ -410,7 +411,7 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 
 
 #: Outcomes after which the message is not delivered again, and those after which a row of an outbox is not needed.
-FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
+FINAL = frozenset({Ack, StepEnd, StepDrop, Expire, Bury, Cancel})
 ROW_ENDS = frozenset({Ack, Expire, Cancel})
 
 _NO_RUNS: frozenset[StreamEntry] = frozenset()
@@ -430,6 +431,7 @@ _LOG: Mapping[type, Transition] = {
 _STREAM: Mapping[type, Transition] = {
     **_LOG,
     StepEnd: Transition("step", ("step_notes",), _noted),
+    StepDrop: Transition("step", ("step_notes",), _noted),
     Cancel: Transition("cancel", ("cancels", "step_notes")),
     HandBack: Transition("hand_back", ("ready", "front"), _handed_back),
     Bury: Transition("bury", (*DEAD, "step_notes"), buried),

@@ -20,7 +20,19 @@ from mq_django.core.handler_options import database_of
 from mq_django.core.ids import STEP_NAME, StepId, read_step_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import ACK, Ack, Bury, Cancel, Expire, Message, Outcome, Retry, StepEnd, refuse_unfinished
+from mq_django.core.messages import (
+    ACK,
+    Ack,
+    Bury,
+    Cancel,
+    Expire,
+    Message,
+    Outcome,
+    Retry,
+    StepDrop,
+    StepEnd,
+    refuse_unfinished,
+)
 from mq_django.core.running_handler import RunningStep, running_step
 from mq_django.core.texts import summary_of, traceback_of
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge, MissingValue
@@ -193,7 +205,7 @@ def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, s
     """Return the result for the signal that a task has ended; None if it is retried."""
     if isinstance(outcome, Expire):
         outcome = Bury(EXPIRED)
-    elif isinstance(outcome, Cancel):
+    elif isinstance(outcome, Cancel | StepDrop):
         outcome = Bury(f"{CANCELLED}: {outcome.error}", outcome.error)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
@@ -254,7 +266,7 @@ def moment(milliseconds: int | None) -> datetime | None:
 #: The most bytes of the value of a step that another one takes, and of all values of a run.
 MAX_VALUE, MAX_VALUES = 64 * 1024, 16 * 1024 * 1024
 
-DROPPED = StepEnd(event="dropped")
+DROPPED = StepDrop()
 
 
 def step_handler_of(task: AnyTask, api: TaskAPI) -> Handler:

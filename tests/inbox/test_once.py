@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError, connections, transaction
 
 from mq_django.core.handler_options import current_database
-from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry, StepEnd
+from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry, StepDrop, StepEnd
 from mq_django.inbox import once
 from mq_django.models import InboxMessage
 from tests.inbox.conftest import on_each_database
@@ -51,8 +51,8 @@ def test_a_repeat_of_a_step_ends_it_in_the_same_way(consumer, using):
 
 
 def test_a_dropped_step_leaves_no_row(consumer, using, rows):
-    consumer.handle(lambda message: StepEnd(event="dropped"), once=using)
-    assert consumer.run() == StepEnd(event="dropped")
+    consumer.handle(lambda message: StepDrop(), once=using)
+    assert consumer.run() == StepDrop()
     assert rows() == []
 
 

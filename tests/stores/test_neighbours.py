@@ -13,7 +13,7 @@ from mq_django.core.flow_graph import StepRecord
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.limits import LimitChange
-from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepEnd
+from mq_django.core.messages import ACK, Bury, Cancel, Expire, HandBack, Park, Retry, SetAside, StepDrop, StepEnd
 from mq_django.core.publication import publication
 from mq_django.core.running_handler import Progress, Report
 from mq_django.core.schedules import Scheduled, every
@@ -390,7 +390,7 @@ def be_ordered(client, mq_settings):
     mq_settings(QUEUES={"emails": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}})
     queue, store = queues["emails"], store_of()
     store.create_groups()
-    outcomes = [ACK, Retry(), HandBack(), SetAside(), Bury("no"), Cancel(), StepEnd()]
+    outcomes = [ACK, Retry(), HandBack(), SetAside(), Bury("no"), Cancel(), StepEnd(), StepDrop()]
     for number in range(len(outcomes)):
         for _ in range(3):
             queue.publish("welcome", marked(), key=f"k{number}")

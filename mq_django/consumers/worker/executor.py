@@ -25,6 +25,7 @@ from mq_django.core.messages import (
     HandBack,
     Outcome,
     Retry,
+    StepDrop,
     with_texts,
 )
 from mq_django.core.retries import retry_after
@@ -149,9 +150,11 @@ class Executor:
         """
         micros = int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            state = HANDLED if type(outcome) is Ack else RETURNED
-            self.state.ended(state, self.number, delivery.stream, delivery.entry)
-            values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together, None)
+            kind = type(outcome)
+            self.state.ended(HANDLED if kind is Ack else RETURNED, self.number, delivery.stream, delivery.entry)
+            # The handler of a dropped step has only asked for its run.
+            ran = None if kind is StepDrop else micros
+            values = (delivery, outcome, 0, ran, handler.keeps_result, False, False, together, None)
             self.settler.add(_new(Settlement, values))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.

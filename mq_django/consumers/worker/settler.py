@@ -17,7 +17,7 @@ from mq_django.core import clock
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.message_streams import RunStream
-from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, HandBack, Outcome, StepEnd, Undecodable
+from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, HandBack, Outcome, StepDrop, StepEnd, Undecodable
 from mq_django.core.running_handler import HandlerRun, Report
 from mq_django.core.texts import is_a
 from mq_django.errors import Interrupted, StoreError
@@ -160,7 +160,7 @@ FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
 #: The outcomes of steps of workflows about which there are notes for their runs.
-STEP_ENDS = (StepEnd, Bury, Cancel)
+STEP_ENDS = (StepEnd, StepDrop, Bury, Cancel)
 
 
 class Settler:
