@@ -33,11 +33,14 @@ def only(monkeypatch, mq_settings):
     monkeypatch.setattr("mq_django.outbox.stored_rows.aliases_with_rows", ours)
 
 
-def only_connections(alias):
-    """Return what stands in for Django's connections, with one database."""
-    found = ConnectionHandler({"default": {}, alias: connections.databases[alias]})
+@pytest.fixture
+def only_sqlite(sqlite, monkeypatch):
+    """Let there be this database and no other."""
+    found = ConnectionHandler({"default": {}, sqlite: connections.databases[sqlite]})
     del found.settings["default"]
-    return found
+    monkeypatch.setattr(insertion, "connections", found)
+    yield sqlite
+    found.close_all()
 
 
 @on_each_database
@@ -242,19 +245,17 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
     assert not rows(alias).exists()
 
 
-def test_databases_with_the_table_are_looked_for_once(sqlite, monkeypatch):
+def test_databases_with_the_table_are_looked_for_once(only_sqlite, monkeypatch):
     monkeypatch.setattr(insertion, "_known", set())
-    monkeypatch.setattr(insertion, "connections", only_connections(sqlite))
-    assert insertion.aliases_with_rows() == [sqlite]
+    assert insertion.aliases_with_rows() == [only_sqlite]
     monkeypatch.setattr(insertion, "has_table", None)
-    assert insertion.aliases_with_rows() == [sqlite]
+    assert insertion.aliases_with_rows() == [only_sqlite]
 
 
-def test_a_database_without_the_table_is_looked_at_again_after_a_minute(sqlite, monkeypatch):
+def test_a_database_without_the_table_is_looked_at_again_after_a_minute(only_sqlite, monkeypatch):
     now, looks = [1000.0], []
     monkeypatch.setattr(insertion, "_known", set())
     monkeypatch.setattr(insertion, "_without", {})
-    monkeypatch.setattr(insertion, "connections", only_connections(sqlite))
     monkeypatch.setattr(insertion, "has_table", lambda alias: looks.append(alias) or len(looks) > 1)
     monkeypatch.setattr(insertion.time, "monotonic", lambda: now[0])
 
@@ -263,8 +264,8 @@ def test_a_database_without_the_table_is_looked_at_again_after_a_minute(sqlite, 
         now[0] += seconds
         found.append(insertion.aliases_with_rows())
 
-    assert found == [[], [], [sqlite]]
-    assert looks == [sqlite, sqlite]
+    assert found == [[], [], [only_sqlite]]
+    assert looks == [only_sqlite, only_sqlite]
 
 
 def test_a_default_database_that_is_none_is_not_asked(monkeypatch):
