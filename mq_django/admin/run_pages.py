@@ -310,9 +310,7 @@ def steps(page: Page, run: str) -> HttpResponse:
     if view is None:
         return gone(page, run)
     state = asked.get("state", "") if asked.get("state") in STEP_STATES.values() else ""
-    found = workflow_runs.list_steps(
-        view, state=state, after=whole(asked.get("after", "0"), 10**9) or 0, limit=STEPS_PER_PAGE
-    )
+    found = workflow_runs.list_steps(view, state=state, after=asked.get("after", ""), limit=STEPS_PER_PAGE)
     terms = {"state": state} if state else {}
     url = page.url("workflow_run", view.id)
     return page.render(

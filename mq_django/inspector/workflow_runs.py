@@ -403,30 +403,31 @@ class StepLine:
         return max(0, self.ended_ms - self.began_ms) / 1000
 
 
-def list_steps(view: RunView, *, state: str = "", after: int = 0, limit: int) -> Scanned[StepLine]:
+def list_steps(view: RunView, *, state: str = "", after: int | str = 0, limit: int) -> Scanned[StepLine]:
     """Return up to `limit` steps by number, among the next MAX_LOOKED numbers; joins are left out.
 
     Args:
         view: their run.
         state: only steps in this state, one of STEP_STATES; "" for all.
-        after: the number of the step before.
+        after: the number of the step before, or `after` of the page before.
         limit: the most steps.
 
     Raises:
         StoreError: Redis cannot be reached.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    reader, end = open_run_reader(view.id), min(view.last, after + MAX_STEPS_LOOKED)
+    first = whole(after, 10**9) or 0
+    reader, end = open_run_reader(view.id), min(view.last, first + MAX_STEPS_LOOKED)
     found: list[StepState] = []
-    at = after
+    at = first
     while at < end:
         for step in reader.records(view.id, range(at + 1, min(at + RECORDS, end) + 1)):
             if not step.is_join and (not state or STEP_STATES.get(step.state) == state):
                 if len(found) == limit:
-                    return Scanned(_lines(reader, view.id, found), at - after, str(found[-1].number))
+                    return Scanned(_lines(reader, view.id, found), at - first, str(found[-1].number))
                 found.append(step)
         at = min(at + RECORDS, end)
-    return Scanned(_lines(reader, view.id, found), at - after, str(at) if at < view.last else "")
+    return Scanned(_lines(reader, view.id, found), at - first, str(at) if at < view.last else "")
 
 
 @dataclass(frozen=True, slots=True)

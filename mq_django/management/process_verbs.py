@@ -311,7 +311,8 @@ def _judge(views: Sequence[QueueView], names: Sequence[str], *, housekeeping: bo
     for view in views:
         found = list(_here(view.consumers))
         ready[view.name] = [one for one in found if one.is_ready]
-        if housekeeping or view.external:
+        # Each runconsumer does the housekeeping of all queues: of itself it does not say that messages are handled.
+        if housekeeping or (view.external and names):
             ready[view.name] += _here(view.housekeepers)
         if view.error:
             failures.append(f"Queue {view.name} cannot be read: {view.error}")

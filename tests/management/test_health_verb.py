@@ -89,8 +89,10 @@ def test_housekeeping_counts_if_it_is_asked_for_or_others_handle_the_queue(mq_se
     beat("emails")
     assert health("emails")[0] == 1
     assert health("emails", "--housekeeping") == (0, "Served by s1: emails.")
-    mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
+    mq_settings(QUEUES={"emails": {"EXTERNAL": True}, "default": {}})
     assert health("emails")[0] == 0
+    beat("default", STARTING)
+    assert health() == (1, "No runconsumer of this machine has a ready consumer.")
 
 
 def test_where_machines_have_no_identity_the_host_counts(monkeypatch):
