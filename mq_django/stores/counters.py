@@ -185,8 +185,11 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     flat, now_ms = transport.ask(("HGETALL", keys.of("counted"))), clock.now_ms()
     known = {name.decode(errors="replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     tally: Counter[tuple[str, str]] = Counter()
+    written: list[str] = []
     for name, worked in consumers.items():
-        before = [whole(count) or 0 for count in known[name].split(b" ")] if name in known else [0, 0, 0]
+        before = [*(whole(count) or 0 for count in known.get(name, b"").split(b" ")), 0, 0][:3]
+        # It counts on from the most that was seen: while a queue cannot be read, the sum is smaller.
+        written += (name, " ".join(str(max(counts)) for counts in zip(worked[3:], before, strict=False)))
         if name not in known and (worked.since_ms or 0) < now_ms - UNKNOWN_MS:
             # When it handled them is not known.
             continue
@@ -196,7 +199,6 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
     gone = [name for name in known if name not in consumers]
     commands: list[Command] = [Slots(keys).add_command(tally)] if tally else []
     if consumers:
-        written = [part for name, worked in consumers.items() for part in (name, " ".join(map(str, worked[3:])))]
         commands += [("HSET", keys.of("counted"), *written), ("EXPIRE", keys.of("counted"), TTLS[0])]
         seen = [
             part for version in dict.fromkeys(each.version for each in consumers.values()) for part in (now_ms, version)

@@ -162,6 +162,15 @@ def test_one_process_takes_each_sample(operator, db, redis_client):
     assert [row["handled"] for row in read(operator, "?by=host")["rows"]] == [5]
 
 
+def test_a_sample_that_misses_a_queue_counts_nothing_a_second_time(operator, db):
+    since_ms = clock.now_ms()
+    for handled in (10, 4, 12):
+        beat("emails", handled=handled, since_ms=since_ms)
+        Sampler().run_once()
+        forget_claim()
+    assert [row["handled"] for row in read(operator, "?by=host")["rows"]] == [12]
+
+
 def test_a_redis_user_without_the_keys_takes_no_samples(operator, mq_settings, redis_client, redis_url, namespace):
     with user(redis_client, redis_url, [*line_of("consumer"), f"~{namespace}:{{emails}}:*"]) as url:
         mq_settings(CONNECTION=url)
