@@ -95,8 +95,10 @@ class Resumable(Generic[M]):
             rows = list(self._after(last))
             for row in rows:
                 self._interrupt()
+                # Before the loop may change or delete the row: then a changed value would skip rows.
+                value = getattr(row, self._field.attname)
                 yield row
-                last = self._note(row)
+                last = self._note(value)
             if len(rows) < self._chunk:
                 return
 
@@ -107,8 +109,10 @@ class Resumable(Generic[M]):
             rows = [row async for row in self._after(last)]
             for row in rows:
                 self._interrupt()
+                # Before the loop may change or delete the row: then a changed value would skip rows.
+                value = getattr(row, self._field.attname)
                 yield row
-                last = self._note(row)
+                last = self._note(value)
             if len(rows) < self._chunk:
                 return
 
@@ -140,8 +144,7 @@ class Resumable(Generic[M]):
         if self._report.stopping.is_set():
             raise Interrupted
 
-    def _note(self, row: M) -> Any:
-        value = getattr(row, self._field.attname)
+    def _note(self, value: Any) -> Any:
         report, text = self._report, _position(value)
         if text is None:
             raise NotResumable(f"{self._name} has a value that cannot be a position: {repr_of(value)}")

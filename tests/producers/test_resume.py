@@ -4,6 +4,7 @@ import asyncio
 from contextvars import Context
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import F
 
@@ -165,6 +166,36 @@ def test_rows_behind_the_position_that_are_deleted_do_not_matter(runs, tags):
     Tag.objects.filter(name__in="24").delete()
     runs.begin()
     assert names() == "356"
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_the_loop_may_delete_its_rows(runs, tags, chunk):
+    for tag in resumable(Tag.objects.all(), chunk=chunk):
+        tag.delete()
+    assert not Tag.objects.exists()
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_the_loop_may_change_the_field_that_it_goes_by(runs, chunk, first):
+    for number in range(7):
+        Group.objects.create(name=f"k{number}")
+    found = []
+    for group in resumable(Group.objects.filter(name__startswith="k"), "name", chunk=chunk):
+        found.append(group.name)
+        group.name = first + group.name
+        group.save()
+    assert found == [f"k{number}" for number in range(7)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_coroutine_may_delete_its_rows(runs, tags):
+    async def walk():
+        async for tag in resumable(Tag.objects.all(), chunk=2):
+            await tag.adelete()
+
+    asyncio.run(walk())
+    assert not Tag.objects.exists()
 
 
 def test_a_position_that_another_program_has_written_begins_anew_or_at_its_place(runs, tags, redis_client, subtests):
