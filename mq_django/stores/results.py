@@ -469,7 +469,7 @@ MAX_POSITION = 500
 
 
 def begin(transport: Transport, config: QueueConfig, report: Report) -> Mapping[str, str]:
-    """Make a message's key that of a run, and return the positions that earlier runs with the same data have saved.
+    """Make a message's key that of a run, and return the positions that earlier runs of the same message have saved.
 
     Raises:
         StoreError: Redis cannot be reached, or the key has another type.
@@ -580,8 +580,11 @@ def _command(config: QueueConfig, reports: Sequence[Report], *, ttl_ms: int = KE
 
 
 def _digest(report: Report) -> str:
-    """Return a digest of a message's data, as they are and not as they were written."""
-    return blake2b(dumps(report.delivery.message.data), digest_size=16).hexdigest()
+    """Return a digest of what distinguishes messages with the same id: when they were published, and their data."""
+    message = report.delivery.message
+    # A message keeps its time when it comes again, also as a redriven dead letter. The data are taken as they are, and
+    # not as they were written.
+    return blake2b(dumps([message.published_ms, message.data]), digest_size=16).hexdigest()
 
 
 def _positions(text: object) -> dict[str, str]:

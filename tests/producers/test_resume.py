@@ -11,7 +11,7 @@ from django.db.models import F
 from mq_django import resumable
 from mq_django.conf import get_config
 from mq_django.consumers.worker.settler import ReportBook
-from mq_django.core.messages import ACK, Delivery, HandBack, Message, Retry
+from mq_django.core.messages import ACK, CANCEL, Delivery, HandBack, Message, Retry
 from mq_django.core.running_handler import HandlerRun, running
 from mq_django.errors import Interrupted, NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
@@ -29,10 +29,11 @@ class Runs:
         self.transport = open_transport("consume")
         self._number = 0
 
-    def begin(self):
+    def begin(self, published_ms=1):
         self._number += 1
         self.book = ReportBook(self.config)
-        delivery = Delivery(Message("m1", "n", None, "default"), 0, b"%d-0" % self._number, b"null")
+        message = Message("m1", "n", None, "default", published_ms=published_ms)
+        delivery = Delivery(message, 0, b"%d-0" % self._number, b"null")
         self.handler_run = HandlerRun(delivery, self.book.opened)
         running.set(self.handler_run)
         return self
@@ -79,6 +80,13 @@ def test_a_handled_message_leaves_no_position(runs, tags):
     assert names() == "0123456"
     runs.end(ACK)
     runs.begin()
+    assert names() == "0123456"
+
+
+def test_another_message_with_the_id_of_one_that_was_not_handled_begins_at_the_start(runs, tags):
+    assert names(3) == "012"
+    runs.end(CANCEL)
+    runs.begin(published_ms=2)
     assert names() == "0123456"
 
 

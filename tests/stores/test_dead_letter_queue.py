@@ -45,12 +45,14 @@ def test_a_dead_letter_is_found_by_its_messages_id(dead):
 def test_redriving_makes_the_same_message_ready_at_its_first_attempt(dead, redis_client, keys):
     message_id = bury("emails", "welcome", {"user_id": 7}, key="user:7", headers={"deadline": "soon"})
     entry = dead_letters.find("emails", message_id)
+    (letter,) = dead.traits(limit=5)
 
     assert dead.redrive([entry]) == ["REDRIVEN"]
 
     (delivery,) = take("emails", 10)
     assert isinstance(delivery, Delivery)
     assert delivery.message.id == message_id
+    assert delivery.message.published_ms == letter.published_ms
     assert delivery.message.attempt == 1
     assert delivery.message.data == {"user_id": 7}
     assert delivery.message.key == "user:7"

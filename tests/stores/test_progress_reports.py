@@ -24,9 +24,10 @@ def transport(config):
     return open_transport("consume")
 
 
-def report_of(config, done=None, message_id="m1", data=None, **more):
+def report_of(config, done=None, message_id="m1", data=None, published_ms=1, **more):
+    message = Message(message_id, "n", data, "default", published_ms=published_ms)
     found = Report(
-        delivery=Delivery(Message(message_id, "n", data, "default"), 0, b"1-0", b"null"),
+        delivery=Delivery(message, 0, b"1-0", b"null"),
         config=config,
         stopping=threading.Event(),
         **more,
@@ -88,6 +89,15 @@ def test_a_message_with_other_data_begins_anew(config, transport):
     assert begin(transport, config, report_of(config, data={"list": 7})) == {"prices": "17"}
     assert begin(transport, config, report_of(config, data={"list": 8})) == {}
     assert begin(transport, config, report_of(config, data={"list": 7})) == {}
+
+
+def test_a_message_that_was_published_later_under_the_same_id_begins_anew(config, transport):
+    first = report_of(config)
+    begin(transport, config, first)
+    first.set_position("prices", "17")
+    save(transport, config, [first])
+    assert begin(transport, config, report_of(config)) == {"prices": "17"}
+    assert begin(transport, config, report_of(config, published_ms=2)) == {}
 
 
 def test_the_end_of_a_handled_message_deletes_its_position_and_keeps_its_progress_for_an_hour(

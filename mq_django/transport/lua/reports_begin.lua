@@ -1,10 +1,10 @@
 -- Begin to report for a run of a message's handler, in place of any earlier run, and read the saved positions. Those of
--- a run with other data are deleted: somebody has edited the message, or published another one under its id.
+-- a run with another digest are deleted: somebody has edited the message, or published another one under its id.
 --
 -- KEYS[1]  progress   {queue}:progress:<id>   HASH   run, data, progress, positions
 -- ARGV[1]  run        identifies the run
 -- ARGV[2]  time to live, ms
--- ARGV[3]  digest     of the message's data
+-- ARGV[3]  digest     of the message's time and data
 --
 -- Returns the positions as JSON text; or false if there are none, or they have more than 65,536 bytes.
 
