@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 
+#: Where a line of /proc/PID/stat has the number of threads that have not ended, counted after the name.
+THREADS = 17
+
 
 class Process(NamedTuple):
     pid: int
@@ -59,8 +62,10 @@ def _from_proc(pid: str) -> Process | None:
         before, _, after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
     except OSError:
         return None
-    state, parent = after.split(maxsplit=2)[:2]
-    return None if state in "ZX" else Process(int(pid), int(parent), before.partition("(")[2])
+    fields = after.split()
+    # Its first thread may have ended before the others, which still hold its connections open.
+    has_ended = fields[0] in "ZX" and int(fields[THREADS]) <= 1
+    return None if has_ended else Process(int(pid), int(fields[1]), before.partition("(")[2])
 
 
 def _from_ps(*which: str) -> list[Process]:

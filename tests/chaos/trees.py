@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mq_django.consumers.supervisor.template import TEMPLATE
 from tests.chaos.settings import queues
-from tests.processes import Process, children
+from tests.processes import Process, alive, children
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -70,7 +70,7 @@ class Tree:
             send(hit, number)
         self.ended = True
         self.process.wait()
-        wait_until(lambda: not _living(hit), timeout=10)
+        wait_until(lambda: not any(map(alive, hit)), timeout=10)
         self._log.close()
         return hit
 
@@ -121,17 +121,5 @@ def kill(pid: int) -> None:
     """Kill a process and wait until it runs no more."""
     send([pid], signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while _living([pid]) and time.monotonic() < deadline:
+    while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.001)
-
-
-def _living(pids: Sequence[int]) -> list[int]:
-    living = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state not in "ZX":
-            living.append(pid)
-    return living
