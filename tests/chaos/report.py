@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.checker import Verdict, Violation
+from tests.chaos.checker import Verdict, Violation, late_handovers
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.settings import STORES
 from tests.chaos.surroundings import servers
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         _play_everywhere(whole, options, f"{options.seed}/{turn}" if turn else options.seed)
         if time.monotonic() - began > options.minutes * 60:
             break
+    whole.violations += late_handovers(whole)
     # Once more near the end, where whoever reads only the end of a long log finds it.
     for violation in whole.violations:
         say(f"VIOLATION {violation.invariant}: {violation.sentence}\n")

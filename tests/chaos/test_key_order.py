@@ -4,7 +4,7 @@ from tests.chaos.checker import Ending, Terms, check
 from tests.chaos.history import event, in_order
 from tests.chaos.places import Rest
 
-TERMS = Terms(max_attempts=3, recovery=60.0, handover=60.0)
+TERMS = Terms(max_attempts=3, recovery=60.0)
 A, B, C, PRODUCER = 11, 12, 13, 10
 
 
