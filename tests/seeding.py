@@ -35,6 +35,11 @@ def store(queue: str) -> StreamStore:
     return StreamStore(get_config().queue(queue), open_transport("produce"))
 
 
+def forced_by_id(queue: str) -> dict[str, bool]:
+    """Return the ids of the messages that consumers were asked to cancel, each with whether by force."""
+    return {message_id: request.force for message_id, request in store(queue).cancel_requests().items()}
+
+
 def opened(queue: str) -> Store:
     """Return the store of a queue, of any kind, with its groups."""
     found = open_store(get_config().queue(queue), open_transport("consume"))

@@ -28,7 +28,7 @@ from mq_django.core.retries import HISTORY_LENGTH, MAX_DATA, READY, read_history
 from mq_django.core.texts import path_of
 from mq_django.registry import Handler, find, of_call
 from mq_django.signals import handler_started, message_buried, message_cancelled, message_retried, send_signal
-from mq_django.stores.base import Settlement, Store
+from mq_django.stores.base import CancelRequest, Settlement, Store
 from mq_django.stores.settling import message_id
 
 logger = get_logger(__name__)
@@ -54,8 +54,8 @@ class Evidence:
     late: Collection[Receipt] = ()
     #: Those of them that a handler got in one call with others.
     together: Collection[Receipt] = ()
-    #: The ids of the messages that were to be cancelled.
-    cancelled: Container[str] = ()
+    #: The requests to cancel messages, by their ids.
+    cancelled: Mapping[str, CancelRequest] = field(default_factory=dict)
     #: It is unknown which deliveries were running, because its machine is gone.
     lost: bool = False
     #: It was a quarantine: it ran the one message that it held.
@@ -81,7 +81,8 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
     if ended == RETURNED:
         return Settlement(item, HandBack())
-    if item.message.id in evidence.cancelled:
+    request = evidence.cancelled.get(item.message.id)
+    if request is not None and request.is_for(item):
         return _cancelled(item, has_run=receipt in evidence.running or receipt in evidence.late)
     if ended is not None:
         return _charged(config, item, "failed, and its process died before that was settled", reason="attempts")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from mq_django.conf import QueueConfig
 from mq_django.core.breakers import Counted, Hold, Results
 from mq_django.core.keys import QueueKeys
+from mq_django.core.message_format import entry_ms
 from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Outcome, Undecodable
 from mq_django.core.publication import Publication
@@ -36,6 +37,21 @@ class Settlement(NamedTuple):
     together: int = 1
     #: It has failed in a way that a breaker counts: the breaker decides whether this outcome holds.
     failure: "CountedFailure | None" = None
+
+
+class CancelRequest(NamedTuple):
+    """A request to cancel a message that does not wait any more."""
+
+    #: When, in milliseconds since 1970, by the server's clock.
+    asked_ms: float
+    #: Its process may be replaced.
+    force: bool
+
+    def is_for(self, delivery: Delivery) -> bool:
+        """Return whether it is about this message, and not about an earlier one with the same id."""
+        # A message is not younger than its entry, whose time is the server's: the clock of its publisher may be fast.
+        entered_ms = entry_ms(delivery.entry)
+        return min(entered_ms, delivery.message.published_ms or entered_ms) <= self.asked_ms
 
 
 class CountedFailure(NamedTuple):
@@ -169,8 +185,8 @@ class Store(Protocol):
         Raises NotSupported for a group of a topic, and for a queue in RSMQ's format.
         """
 
-    def cancel_requests(self) -> Mapping[str, bool]:
-        """Return the ids of the messages that consumers were asked to cancel, each with whether by force."""
+    def cancel_requests(self) -> Mapping[str, CancelRequest]:
+        """Return what consumers were asked to cancel, by the ids of the messages."""
 
     def current_holds(self) -> Mapping[str, Hold]:
         """Return what is held, by subject."""
@@ -184,8 +200,8 @@ class Store(Protocol):
     def end_hold(self, subject: str) -> bool:
         """End a hold, whose messages supervisors then make ready; return whether there was one."""
 
-    def is_cancelled(self, message_id: str) -> bool:
-        """Return whether consumers were asked to cancel a message."""
+    def is_cancelled(self, delivery: Delivery) -> bool:
+        """Return whether consumers were asked to cancel a message that they have got."""
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Change the due time of a delayed message."""

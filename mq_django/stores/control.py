@@ -10,9 +10,10 @@ from mq_django.core.jsontext import LAST_MS, dumps, loads, score, whole
 from mq_django.core.keys import QueueKeys
 from mq_django.core.limits import LimitChange, LimitName
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import CancelResult
+from mq_django.core.messages import CancelResult, Delivery
 from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import DecodeError, StoreError
+from mq_django.stores.base import CancelRequest
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Argument, Command
@@ -227,17 +228,22 @@ class CancelRequests:
         reply = self._transport.run("cancels_ask", key_names, [id_or_unique, "1" if force else "", keys.wake])
         return CancelResult.ASKED if reply == b"ASKED" else CancelResult.NOT_WAITING
 
-    def read(self) -> Mapping[str, bool]:
-        """Return the ids, each with whether its process may be replaced."""
+    def read(self) -> Mapping[str, CancelRequest]:
+        """Return the requests by the ids of the messages."""
         flat = self._transport.ask(("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES"))
         return {
-            known.decode(errors="replace"): (score(at) or 0.0) % 1 > 0
-            for known, at in zip(flat[::2], flat[1::2], strict=True)
+            known.decode(errors="replace"): _request_at(at) for known, at in zip(flat[::2], flat[1::2], strict=True)
         }
 
-    def has(self, message_id: str) -> bool:
+    def has(self, delivery: Delivery) -> bool:
         """Return whether there is a request for a message. One that was redriven since has none."""
-        return self._transport.ask(("ZSCORE", self._keys.cancels, message_id)) is not None
+        at = self._transport.ask(("ZSCORE", self._keys.cancels, delivery.message.id))
+        return at is not None and _request_at(at).is_for(delivery)
+
+
+def _request_at(value: bytes) -> CancelRequest:
+    at = score(value) or 0.0
+    return CancelRequest(at, force=at % 1 > 0)
 
 
 # Requests for the stacks of what a consumer runs, and its answers. Both keys have a TTL, and exist only when used.

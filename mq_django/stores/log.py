@@ -19,7 +19,7 @@ from mq_django.core.offsets import BEGINNING, Offset, before, first, last, parse
 from mq_django.core.publication import Publication
 from mq_django.core.texts import repr_of
 from mq_django.errors import NotSupported, StoreError, UnknownGroup
-from mq_django.stores.base import Depths
+from mq_django.stores.base import CancelRequest, Depths
 from mq_django.stores.counters import slot
 from mq_django.stores.partitioned_store import PartitionedPublisher
 from mq_django.stores.settling import log_receipts, stream_receipts
@@ -326,7 +326,7 @@ class TopicStore(StreamStore):
         """See Store.cancel_running()."""
         raise NotSupported(self.config.keeps_running.format(config=self.config))
 
-    def cancel_requests(self) -> Mapping[str, bool]:
+    def cancel_requests(self) -> Mapping[str, CancelRequest]:
         """See Store.cancel_requests()."""
         return {}
 

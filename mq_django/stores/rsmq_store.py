@@ -34,7 +34,7 @@ from mq_django.core.queue_configs import RsmqConfig
 from mq_django.core.rsmq_format import decode, encode, sent_micros, units
 from mq_django.core.texts import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
-from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
 from mq_django.stores.dead_letters import history_of
 from mq_django.stores.members import Members, Membership, read_membership
@@ -248,11 +248,11 @@ class RsmqStore:
         """See Store.end_hold(): there are none."""
         return False
 
-    def cancel_requests(self) -> Mapping[str, bool]:
+    def cancel_requests(self) -> Mapping[str, CancelRequest]:
         """See Store.cancel_requests()."""
         return {}
 
-    def is_cancelled(self, message_id: str) -> bool:
+    def is_cancelled(self, delivery: Delivery) -> bool:
         """See Store.is_cancelled()."""
         return False
 

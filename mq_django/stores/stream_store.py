@@ -15,7 +15,7 @@ from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
-from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Settlement, StreamEntry
 from mq_django.stores.control import CancelRequests, OrderSwitch
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
@@ -319,13 +319,13 @@ class StreamStore(WaitingMessages):
         found = self.cancel(id_or_unique)
         return self._requests.ask(id_or_unique, force=force) if found is CancelResult.NOT_WAITING else found
 
-    def cancel_requests(self) -> Mapping[str, bool]:
+    def cancel_requests(self) -> Mapping[str, CancelRequest]:
         """See Store.cancel_requests()."""
         return self._requests.read()
 
-    def is_cancelled(self, message_id: str) -> bool:
+    def is_cancelled(self, delivery: Delivery) -> bool:
         """See Store.is_cancelled()."""
-        return self._requests.has(message_id)
+        return self._requests.has(delivery)
 
     def held_by(self, consumer: str, *, limit: int) -> Taken:
         """See Store.held_by()."""

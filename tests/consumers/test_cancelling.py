@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 
 def requests(store):
-    return dict(store.cancel_requests())
+    return {message_id: request.force for message_id, request in store.cancel_requests().items()}
 
 
 def cancel(message_id, **options):

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests.management.test_mq import mq, mq_json, refusal
-from tests.seeding import publish, store
+from tests.seeding import forced_by_id, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 def test_consumers_are_asked_about_what_does_not_wait():
     ready, delayed = publish("emails", "welcome"), publish("emails", "welcome", delay=60)
     assert mq("purge", "emails", ready, delayed, "--running", "--yes") == "1 deleted, 1 asked to stop\n"
-    assert store("emails").cancel_requests() == {ready: False}
+    assert forced_by_id("emails") == {ready: False}
     assert mq_json("purge", "emails", ready, "--running", "--force", "--yes")["asked"] == 1
-    assert store("emails").cancel_requests() == {ready: True}
+    assert forced_by_id("emails") == {ready: True}
 
 
 @pytest.mark.parametrize("options", [{"PARTITIONS": 1}, {"PARTITIONS": 4}])

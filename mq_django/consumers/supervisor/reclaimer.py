@@ -287,7 +287,8 @@ class Reclaimer(Service):
         for item in held:
             if isinstance(item, Delivery) and Receipt.of(number, item.stream, item.entry) in late:
                 about = (item.message.name, item.message.id, self._queues[number].name, consumer)
-                if item.message.id in cancelled:
+                request = cancelled.get(item.message.id)
+                if request is not None and request.is_for(item):
                     logger.warning("Handler %s of message %r of queue %s was cancelled by force in consumer %s", *about)
                 else:
                     logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)

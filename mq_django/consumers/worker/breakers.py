@@ -20,7 +20,7 @@ from mq_django.errors import ConfigurationError, StoreError
 from mq_django.registry import Handler, find, names
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed
 from mq_django.stores import open_store
-from mq_django.stores.base import CountedFailure, Settlement, Store
+from mq_django.stores.base import CancelRequest, CountedFailure, Settlement, Store
 from mq_django.transport.connections import open_transport
 
 logger = get_logger(__name__)
@@ -196,7 +196,7 @@ def breakers_of(config: QueueConfig) -> Breakers | None:
 # The messages of a queue that must not run: to be cancelled although they do not wait, or held.
 
 
-class _Unread(dict[str, bool]):
+class _Unread(dict[str, CancelRequest]):
     """Any message may be among them: a consumer that has just started may fetch before it has read the requests."""
 
     def __bool__(self) -> bool:
@@ -213,8 +213,8 @@ class Cancels:
         #: For any thread: its transport takes a connection for each round trip.
         self._store = store
         self.queue = store.config.name
-        #: The ids of the messages, each with whether its process may be replaced.
-        self.ids: Mapping[str, bool] = _Unread()
+        #: The requests, by the ids of the messages.
+        self.ids: Mapping[str, CancelRequest] = _Unread()
         #: What is held, by subject.
         self.holds: Mapping[str, Hold] = {}
         #: Whether any message may be among them: asked for each message.
@@ -233,13 +233,13 @@ class Cancels:
         """Have them read before the next message starts."""
         self.ids, self.any = _Unread(), True
 
-    def is_current(self, message_id: str) -> bool:
+    def is_current(self, delivery: Delivery) -> bool:
         """Return whether a message that is to be cancelled still is: it may have been redriven since.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        return self._store.is_cancelled(message_id)
+        return self._store.is_cancelled(delivery)
 
     def held(self, delivery: Delivery) -> Park | None:
         """Return the outcome of a message that is held, or None. A breaker lets its probes through."""
@@ -249,12 +249,14 @@ class Cancels:
         found = (self.holds.get(subject) for subject in subjects_of(delivery.message))
         return next((Park(hold.subject, hold.first_ms) for hold in found if hold is not None and hold.holds(now)), None)
 
-    def has(self, message_id: str) -> bool | None:
+    def has(self, delivery: Delivery) -> bool | None:
         """Return whether a message is to be cancelled before it starts; None if Redis cannot say so now."""
+        message_id = delivery.message.id
         try:
             if isinstance(self.ids, _Unread):
                 self.read()
-            return message_id in self.ids and self.is_current(message_id)
+            request = self.ids.get(message_id)
+            return request is not None and request.is_for(delivery) and self.is_current(delivery)
         except StoreError as error:
             logger.warning("It is not known whether message %s is still to be cancelled: %s", message_id, error)
             return None

@@ -453,6 +453,6 @@ class Consumer:
                     break
                 # Read after the list, so that deliveries handled in between are acked and not handed back.
                 late = shared_state.late(time.monotonic())
-                cancelled = store.cancel_requests() if self._cancels[number].ids else ()
+                cancelled = store.cancel_requests() if self._cancels[number].ids else {}
                 evidence = Evidence(results=shared_state.results(), late=late, cancelled=cancelled)
                 settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

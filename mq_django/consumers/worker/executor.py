@@ -84,7 +84,7 @@ class Executor:
         if not self.state.may_run(self.number, delivery.read_at):
             return HandBack()
         if self.cancels is not None and message.id in self.cancels.ids:
-            is_asked = self.cancels.has(message.id)
+            is_asked = self.cancels.has(delivery)
             if is_asked is None:
                 return HandBack()
             if is_asked:

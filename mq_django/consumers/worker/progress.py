@@ -131,11 +131,12 @@ class Canceller(Service):
         # The messages of a batch are not interrupted: the others in the call would have to run again.
         if job is None or job.together or (cancels := self._cancels.get(job.path.executor.number)) is None:
             return
-        message_id = job.delivery.message.id
-        force = cancels.ids.get(message_id)
+        request = cancels.ids.get(job.delivery.message.id)
+        if request is None or not request.is_for(job.delivery) or slot.has_cancelled(force=request.force):
+            return
         # Asked again, because the message may have been redriven since the requests were read.
-        if force is not None and not slot.has_cancelled(force=force) and cancels.is_current(message_id):
-            slot.cancel(job, force=force)
+        if cancels.is_current(job.delivery):
+            slot.cancel(job, force=request.force)
 
 
 def _queue_of(slot: Slot) -> str:

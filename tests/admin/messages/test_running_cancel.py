@@ -6,7 +6,7 @@ from django.contrib.admin.models import LogEntry
 from mq_django import topics
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE
-from tests.seeding import CONSUMER, publish, store, take
+from tests.seeding import CONSUMER, forced_by_id, publish, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -27,7 +27,7 @@ def test_the_page_of_a_message_leads_to_a_question(operator, held):
     assert message_id in asked
     assert "Replace its process if it goes on" in asked
     assert f'href="{BASE}consumers/{CONSUMER}/stacks/"' in asked
-    assert store("emails").cancel_requests() == {}
+    assert forced_by_id("emails") == {}
 
 
 @pytest.mark.parametrize(("fields", "forced"), [({}, False), ({"force": "yes"}, True)])
@@ -35,7 +35,7 @@ def test_its_consumer_is_asked_and_the_log_says_who_asked(operator, held, fields
     message_id, url = held
     answer = operator.post(f"{url}cancel/", {"confirmed": "yes", **fields}, follow=True).content.decode()
     assert "Its consumer was asked to cancel the message." in answer
-    assert store("emails").cancel_requests() == {message_id: forced}
+    assert forced_by_id("emails") == {message_id: forced}
     said = LogEntry.objects.get().get_change_message()
     assert message_id in said
     assert ("replace its process" in said) == forced
@@ -44,7 +44,7 @@ def test_its_consumer_is_asked_and_the_log_says_who_asked(operator, held, fields
 def test_a_message_that_is_gone_is_told(operator):
     answer = operator.post(f"{BASE}emails/message/ready/ready.5-5/cancel/", {"confirmed": "yes"}, follow=True)
     assert "The message is no longer here" in answer.content.decode()
-    assert store("emails").cancel_requests() == {}
+    assert forced_by_id("emails") == {}
     assert operator.get(f"{BASE}emails/message/nonsense/5-5/cancel/").status_code == 404
 
 
@@ -65,10 +65,10 @@ def test_selected_pending_messages_are_cancelled_after_one_question(operator, he
     asked = operator.post(f"{url}chosen/", fields).content.decode()
     assert "Cancel 2 pending messages?" in asked
     assert message_id in asked
-    assert store("emails").cancel_requests() == {}
+    assert forced_by_id("emails") == {}
     done = operator.post(f"{url}chosen/", {**fields, "confirmed": "yes"}, follow=True).content.decode()
 
     assert "The consumer of 1 message was asked to cancel it." in done
     assert "1 no longer existed." in done
-    assert store("emails").cancel_requests() == {message_id: False}
+    assert forced_by_id("emails") == {message_id: False}
     assert message_id in LogEntry.objects.get().get_change_message()

@@ -14,13 +14,12 @@ from mq_django.core.messages import Bury, StepEnd
 from mq_django.core.running_handler import Progress, progress_text
 from mq_django.inspector import workflow_runs
 from mq_django.producers.workflow_steps import open_home
-from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import CONSUMER, beat, dead_entry, end_steps, start_run, take
+from tests.seeding import CONSUMER, beat, dead_entry, end_steps, forced_by_id, start_run, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -247,7 +246,7 @@ def test_the_message_of_a_started_step_is_cancelled(operator):
     assert f'href="{url}"' in page(operator, f"run/{run_id}/")
     assert "Cancel step 1?" in operator.get(url).content.decode()
     assert "Its consumer was asked to cancel the message." in operator.post(url, YES, follow=True).content.decode()
-    assert open_store(get_config().queue("default"), open_transport("produce")).is_cancelled(f"w:{run_id}.1.1")
+    assert forced_by_id("default") == {f"w:{run_id}.1.1": False}
     assert LogEntry.objects.get().get_change_message() == "Cancelled step 1"
     waits = operator.post(f"{BASE}workflows/run/{run_id}/cancel/2/", YES, follow=True)
     assert "This step has no message that could be cancelled." in waits.content.decode()

@@ -17,9 +17,9 @@ from mq_django.consumers.supervisor.reclaimer import (
     reclaim,
     reclaim_supervisor,
 )
-from mq_django.core.messages import Ack, Bury, Delivery, HandBack, Message, Retry, Undecodable
+from mq_django.core.messages import Ack, Bury, Cancel, Delivery, HandBack, Message, Retry, Undecodable
 from mq_django.errors import ConnectionLost
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import CancelRequest, Settlement
 from mq_django.stores.members import Members, Membership
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -68,6 +68,15 @@ def test_the_evidence_decides(config, subtests):
             assert {field: getattr(found, field) for field in more} == more
     assert judge(config, JUDGED["it failed"][0]).delay_ms > 0
     assert "HandlerTimeout" in judge(config, JUDGED["it was late"][0]).outcome.error
+
+
+def test_a_request_to_cancel_decides_only_about_what_was_published_before_it(config):
+    def judged(asked_ms):
+        evidence = Evidence(cancelled={"m": CancelRequest(asked_ms, force=True)})
+        delivery = Delivery(Message("m", "n", 1, "default", published_ms=1000), 0, b"1000-0", b"1")
+        return settlement(config, 0, delivery, evidence).outcome
+
+    assert [type(judged(asked_ms)) for asked_ms in (1000, 999)] == [Cancel, HandBack]
 
 
 def test_a_suspect_that_kills_alone_is_charged_twice(config):

@@ -17,11 +17,13 @@ from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
 from mq_django.consumers.worker.breakers import Cancels
 from mq_django.core import clock
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.messages import ACK, Ack, BatchBisection, Bury, Cancel, Delivery, Expire, HandBack, Message, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import progress
 from mq_django.errors import HandlerTimeout, InvalidOutcomes, NotInHandler
 from mq_django.signals import handler_finished, handler_started
+from mq_django.stores.base import CancelRequest
 from tests.consumers.rig import Rig
 from tests.hearing import hears
 from tests.waiting import wait_until
@@ -213,12 +215,13 @@ def test_what_has_expired_is_left_out(rig, runs):
 @BOTH
 def test_what_was_cancelled_is_left_out_before_each_call(rig, runs):
     rig.executor.cancels = Cancels(rig.store)
-    rig.executor.cancels.is_current = lambda message_id: True
+    rig.executor.cancels.is_current = lambda delivery: True
     items = [delivery(data) for data in range(4)]
 
     def does(messages):
         # Meanwhile somebody cancels two of them.
-        rig.executor.cancels.ids = {items[0].message.id: False, items[2].message.id: False}
+        request = CancelRequest(LAST_MS, force=False)
+        rig.executor.cancels.ids = {items[0].message.id: request, items[2].message.id: request}
         rig.executor.cancels.any = True
         if len(messages) == 4:
             raise ValueError("once")

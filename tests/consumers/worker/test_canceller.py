@@ -6,15 +6,19 @@ import time
 
 import pytest
 
-from mq_django import is_cancelled, uninterrupted
+from mq_django import handler, is_cancelled, queues, uninterrupted
+from mq_django.conf import get_config
 from mq_django.consumers.worker.breakers import Cancels
 from mq_django.consumers.worker.progress import Canceller
 from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers
+from mq_django.core.jsontext import LAST_MS
 from mq_django.core.messages import CANCEL, Ack, Cancel, Delivery, HandBack, Message
 from mq_django.errors import ConnectionLost, HandlerCancelled
+from mq_django.stores.base import CancelRequest
 from mq_django.stores.control import StackRequests
 from tests.consumers.rig import running
 from tests.waiting import wait_until
+from tests.working import run
 
 
 @pytest.fixture
@@ -30,7 +34,31 @@ def test_what_was_cancelled_before_its_consumer_started_does_not_run(rig):
     executor.cancels = Cancels(rig.store)
     refused = {each: executor.refusal(Delivery(Message(each, "n", None, "default"), 0, b"1-1", b"")) for each in "mo"}
     assert refused == {"m": Cancel("Cancelled before it started"), "o": None}
-    assert dict(executor.cancels.ids) == {"m": False}
+    assert set(executor.cancels.ids) == {"m"}
+
+
+@pytest.mark.parametrize(
+    ("published", "entered", "outcome"),
+    [
+        (0, 0, Cancel("Cancelled before it started")),
+        # The clock of who has published it is fast.
+        (60_000, 0, Cancel("Cancelled before it started")),
+        # Its retry has a new entry.
+        (0, 60_000, Cancel("Cancelled before it started")),
+        # The one that was to be cancelled had ended before, and its id is used again.
+        (1, 1, None),
+    ],
+)
+def test_a_request_is_about_what_was_published_before_it(rig, redis_client, published, entered, outcome):
+    rig.store.cancel_running("m")
+    asked = int(redis_client.zscore(rig.store.keys.cancels, "m"))
+    message = Message("m", "n", None, "default", published_ms=asked + published)
+    rig.executor.cancels = Cancels(rig.store)
+    assert rig.executor.refusal(Delivery(message, 0, b"%d-0" % (asked + entered), b"")) == outcome
+
+
+#: A request that was made after everything here was published.
+LATER = CancelRequest(LAST_MS, force=False)
 
 
 class Work:
@@ -150,13 +178,13 @@ def test_what_a_handler_raises_itself_is_no_cancelling(rig):
 
 @pytest.mark.parametrize(("found", "outcome"), [(False, Ack), (ConnectionLost("away"), HandBack)])
 def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, found, outcome):
-    def is_cancelled(message_id):
+    def is_cancelled(delivery):
         if isinstance(found, Exception):
             raise found
         return found
 
     rig.executor.cancels = Cancels(rig.store)
-    rig.executor.cancels.ids = {"m": False}
+    rig.executor.cancels.ids = {"m": LATER}
     monkeypatch.setattr(rig.store, "is_cancelled", is_cancelled)
     rig.put(lambda _: None, message_id="m")
     assert [type(each) for each in rig.outcomes()] == [outcome]
@@ -164,11 +192,34 @@ def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, fou
 
 def test_a_redriven_message_is_not_interrupted(rig):
     work = Work(rig, nap)
-    work.cancels.ids = {"m": False}
+    work.cancels.ids = {"m": LATER}
     work.canceller._seen = {0: rig.shared_state.requests(0)}
     work.canceller.run_once()
     work.go.set()
     assert isinstance(work.outcome(), Ack)
+
+
+def test_a_later_message_with_the_same_id_is_not_interrupted(rig):
+    work = Work(rig, nap)
+    work.cancels.is_current = lambda delivery: True
+    work.cancels.ids = {"m": CancelRequest(0, force=True)}
+    work.canceller._seen = {0: rig.shared_state.requests(0)}
+    work.canceller.run_once()
+    assert not any(slot.cancelled for slot in work.places)
+    work.go.set()
+    assert isinstance(work.outcome(), Ack)
+
+
+def test_an_id_whose_message_had_ended_when_it_was_cancelled_may_be_used_again(handlers, redis_client):
+    seen = []
+    handler("default", "export")(lambda message: seen.append(message.data))
+    for data in ("first", "second"):
+        queues["default"].publish("export", data, message_id="export-7")
+        run()
+        queues["default"].cancel("export-7", running=True)
+        # The next one is published later.
+        redis_client.zincrby(get_config().queue("default").keys.cancels, -1, "export-7")
+    assert seen == ["first", "second"]
 
 
 def test_by_force_the_delivery_is_late(rig):
