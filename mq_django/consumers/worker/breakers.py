@@ -54,7 +54,8 @@ class Breakers:
         self._known: dict[str, Breaker | None] = {}
         self._unreported: dict[str, Results] = {}
         self._reported = 0.0
-        #: Subjects of keys that have failed here: only of these it is reported what was handled.
+        #: Subjects of keys that have failed here, the latest last, each with the end of its time: only of these it is
+        #: reported what was handled.
         self._failing: dict[str, float] = {}
         self._lock = threading.Lock()
         #: Called when one has opened or closed, so that this process knows it before its supervisor hears of it.
@@ -120,8 +121,8 @@ class Breakers:
             row.failed += 1
             row.failed_probes += delivery.probe
             row.error = failure.error
-            if breaker.by == "key" and len(self._failing) < MOST:
-                self._failing[subject] = time.monotonic() + _seconds(breaker.within)
+            if breaker.by == "key":
+                self._remember(subject, breaker)
         elif has_run:
             row.handled += 1
             row.probes += delivery.probe
@@ -137,6 +138,13 @@ class Breakers:
         if len(self._known) < MOST:
             self._known[name] = found
         return found
+
+    def _remember(self, subject: str, breaker: Breaker) -> None:
+        # As the last one: of too many the one gives way that has not failed for longest.
+        self._failing.pop(subject, None)
+        self._failing[subject] = time.monotonic() + _seconds(breaker.within)
+        if len(self._failing) > MOST:
+            del self._failing[next(iter(self._failing))]
 
     def _has_failed(self, subject: str) -> bool:
         until = self._failing.get(subject)

@@ -357,6 +357,23 @@ def test_names_beyond_those_that_are_remembered_have_breakers(plain, partner, mo
     assert [each.state for each in holds("payments")] == ["open"]
 
 
+def test_what_is_handled_of_a_key_counts_however_many_keys_have_failed_before(plain, monkeypatch):
+    monkeypatch.setattr(breakers, "MOST", 2)
+
+    @handler("payments", "charge", breaker=Breaker(on=[PartnerDown], of=10, by="key"), retry=RetryPolicy(delay=60))
+    def charge(message):
+        if message.data % 4 == 0:
+            raise PartnerDown
+
+    for number in range(5):
+        publish("payments", "charge", 0, key=f"before-{number}")
+    for number in range(40):
+        publish("payments", "charge", number, key="c1")
+    run()
+    assert opened("payments").depths().delayed == 5 + 10
+    assert holds("payments") == ()
+
+
 def test_it_is_opened_and_closed_by_hand(plain, partner):
     partner.is_up = True
     handler("payments", "charge")(partner.call)
