@@ -104,7 +104,7 @@ class Breakers:
     def _note(self, settlement: Settlement) -> bool:
         """Note an outcome, and return whether it is to be reported at once."""
         delivery, outcome, failure = settlement.delivery, settlement.outcome, settlement.failure
-        if not isinstance(delivery, Delivery) or isinstance(outcome, Park | HandBack):
+        if not isinstance(delivery, Delivery) or isinstance(outcome, HandBack):
             return False
         # What has expired, say, tells nothing about what it needs.
         has_run = settlement.micros is not None and isinstance(outcome, Ack | Retry | Bury)
@@ -114,6 +114,9 @@ class Breakers:
         if breaker is None:
             return False
         subject = failure.subject if failure else breaker.subject(delivery.message)
+        if isinstance(outcome, Park) and outcome.subject == subject:
+            # It is known that this probe has failed: its batch is settled again.
+            return False
         if breaker.by == "key" and not failure and not delivery.probe and not self._has_failed(subject):
             return False
         row = self._unreported.get(subject) or self._unreported.setdefault(subject, Results(breaker, subject))
@@ -250,12 +253,14 @@ class Cancels:
         return self._store.is_cancelled(delivery)
 
     def held(self, delivery: Delivery) -> Park | None:
-        """Return the outcome of a message that is held, or None. A breaker lets its probes through."""
-        if not self.holds or delivery.probe:
+        """Return the outcome of a message that is held, or None. A probe passes breakers, but not what people hold."""
+        if not self.holds:
             return None
         now = clock.now_ms()
-        found = (self.holds.get(subject) for subject in subjects_of(delivery.message))
-        return next((Park(hold.subject, hold.first_ms) for hold in found if hold is not None and hold.holds(now)), None)
+        for hold in filter(None, map(self.holds.get, subjects_of(delivery.message))):
+            if hold.holds(now) and not (delivery.probe and hold.by_breaker):
+                return Park(hold.subject, hold.first_ms)
+        return None
 
     def has(self, delivery: Delivery) -> bool | None:
         """Return whether a message is to be cancelled before it starts; None if Redis cannot say so now."""

@@ -11,14 +11,16 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker import breakers
 from mq_django.core import clock
 from mq_django.core.breakers import Results
+from mq_django.core.messages import Park
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions, message_lists
 from mq_django.inspector.holds import end_hold, hold, holds
 from mq_django.inspector.queues import quick_stats
 from mq_django.middleware import around_handling
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed, handler_finished, handler_started
+from mq_django.stores.base import Settlement
 from tests.hearing import hears
-from tests.seeding import opened, publish
+from tests.seeding import CONSUMER, opened, publish
 from tests.waiting import wait_until
 from tests.working import run
 
@@ -471,3 +473,42 @@ def test_no_probe_is_let_through_while_the_queue_is_paused(plain, partner, probe
     calls = len(partner.calls)
     probe()
     assert len(partner.calls) == calls + 1
+
+
+def test_what_a_person_holds_is_no_probe_and_does_not_delay_the_next_one(plain, partner, probe):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(BREAKER.needed):
+        publish("payments", "charge", number, key="free")
+    run()
+    hold("payments", key="customer", reason="asked us to wait")
+    for _ in range(30):
+        publish("payments", "charge", "held", key="customer")
+    run()
+    with hears(breaker_probed) as told:
+        for _ in range(3):
+            probe()
+    assert [each["succeeded"] for each in told] == [False] * 3
+    partner.is_up = True
+    for _ in range(3):
+        probe()
+    assert ("held", 1) not in partner.calls
+    assert {(each.subject, each.state) for each in holds("payments")} == {("key:customer", "held")}
+    assert quick_stats("payments").parked == 30
+    end_hold("payments", key="customer")
+    run()
+    assert partner.calls.count(("held", 1)) == 30
+
+
+def test_a_failed_probe_that_is_settled_again_is_no_probe_that_has_not_run(plain, partner, due):
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    for number in range(10):
+        publish("payments", "charge", number)
+    run()
+    due()
+    store = opened("payments")
+    store.promote(limit=100)
+    (tried,) = store.take(CONSUMER, count=10)
+    again = Settlement(tried, Park("name:charge", 1))
+    before = holds("payments")
+    assert breakers.Breakers(get_config().queue("payments")).judge(store, [again]) == [again]
+    assert holds("payments") == before
