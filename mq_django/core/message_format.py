@@ -334,7 +334,7 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read
         *isolation(values.get("alone")),
         history_of(values),
         read_at,
-        values.get(PROBE) is not None,
+        text_value(PROBE, values.get(PROBE)) or "",
     )
 
 
@@ -465,7 +465,7 @@ def decode_entries(
                         NO_HEADERS,
                         False,
                     )
-                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at, False)))
+                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at, "")))
                     continue
         except MemoryError:
             raise

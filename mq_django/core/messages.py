@@ -62,8 +62,8 @@ class Delivery(NamedTuple):
     history: str = ""
     #: A moment before it was read, in seconds of the monotonic clock; 0 for what no consumer has read.
     read_at: float = 0.0
-    #: It runs although its name or key is held: the breaker tries whether it succeeds.
-    probe: bool = False
+    #: The subject of the breaker that has let it through, to try whether it succeeds; "" of all others.
+    probe: str = ""
 
 
 class Undecodable(NamedTuple):

@@ -126,7 +126,8 @@ def open_breaker(
 ) -> None:
     """Open a breaker by hand: messages wait uncharged, and one at a time tries whether what they need is back.
 
-    When one of these is handled, more and more are let through, as by a breaker that has opened by itself.
+    When one of these is handled, more and more are let through, as by a breaker that has opened by itself. The Breaker
+    of a handler says which failures of these count; without one, all do. None of them is charged.
 
     Args:
         queue: the queue, or the group of a topic.

@@ -209,7 +209,7 @@ def be_held(client, mq_settings):
         client.hset(holds, subject, dumps(loads(client.hget(holds, subject)) | {"next": 1}))
         store.promote(limit=9)
         probes = take_all(store, ME)
-        assert [each.probe for each in probes] == [True]
+        assert [each.probe for each in probes] == [subject]
         store.count_results([Results(breaker, subject, handled=1, probes=1)])
         settle(store, ACK, probes)
         assert store.end_hold(subject)

@@ -30,6 +30,8 @@ logger = get_logger(__name__)
 REPORT = 1.0
 #: The most subjects whose failures are remembered, and the most names whose breakers are.
 MOST = 1000
+#: Of a handler that has none, for the probes of a breaker that somebody has opened: any failure counts.
+_BY_HAND = Breaker()
 
 
 def _classes(breaker: Breaker) -> tuple[type[BaseException], ...]:
@@ -65,13 +67,13 @@ class Breakers:
         self, delivery: Delivery, handler: Handler, outcome: Outcome, raised: BaseException | None
     ) -> CountedFailure | None:
         """Return what a failure that a breaker counts is about; None for what none counts."""
-        breaker = handler.breaker or self._config.breaker
+        breaker = handler.breaker or self._config.breaker or (_BY_HAND if delivery.probe else None)
         if breaker is None or not isinstance(outcome, Retry):
             return None
-        counts = outcome.trips
-        if raised is not None:
+        counts = outcome.trips or breaker is _BY_HAND
+        if raised is not None and breaker is not _BY_HAND:
             counts = issubclass(type(raised), _classes(breaker)) or retry_after(raised) is not None
-        return CountedFailure(breaker.subject(delivery.message), outcome.error, handler, raised) if counts else None
+        return CountedFailure(_reported_to(delivery, breaker), outcome.error, handler, raised) if counts else None
 
     def judge(self, store: Store, batch: list[Settlement]) -> list[Settlement]:
         """Return a batch with the outcomes of the failures that a breaker counts, and report it.
@@ -110,10 +112,12 @@ class Breakers:
         has_run = settlement.micros is not None and isinstance(outcome, Ack | Retry | Bury)
         if not has_run and not delivery.probe:
             return False
-        breaker = self._of(delivery.message.name)
+        breaker = self._of(delivery.message.name) or (_BY_HAND if delivery.probe else None)
         if breaker is None:
             return False
-        subject = failure.subject if failure else breaker.subject(delivery.message)
+        subject = failure.subject if failure else _reported_to(delivery, breaker)
+        # A probe of another breaker than its handler's must not open it again once somebody has closed it.
+        is_own = breaker is not _BY_HAND and subject == breaker.subject(delivery.message)
         if isinstance(outcome, Park) and outcome.subject == subject:
             # It is known that this probe has failed: its batch is settled again.
             return False
@@ -121,17 +125,17 @@ class Breakers:
             return False
         row = self._unreported.get(subject) or self._unreported.setdefault(subject, Results(breaker, subject))
         if failure:
-            row.failed += 1
-            row.failed_probes += delivery.probe
+            row.failed += is_own
+            row.failed_probes += bool(delivery.probe)
             row.error = failure.error
             if breaker.by == "key":
                 self._remember(subject, breaker)
         elif has_run:
-            row.handled += 1
-            row.probes += delivery.probe
+            row.handled += is_own
+            row.probes += bool(delivery.probe)
         else:
             row.unrun_probes += 1
-        return failure is not None or delivery.probe
+        return failure is not None or bool(delivery.probe)
 
     def _of(self, name: str) -> Breaker | None:
         if name in self._known:
@@ -189,6 +193,12 @@ class Breakers:
 def _is_news(row: Results, counted: Counted) -> bool:
     """Return whether this process may not know the state of a breaker: it has changed, or no probe has failed."""
     return counted.before != counted.after or (counted.holds and row.failed > row.failed_probes)
+
+
+def _reported_to(delivery: Delivery, breaker: Breaker) -> str:
+    """Return the subject to which it is reported how a message has ended: of a probe, that of its hold."""
+    # Any program may have written the entry.
+    return delivery.probe if delivery.probe in subjects_of(delivery.message) else breaker.subject(delivery.message)
 
 
 def _seconds(value: object) -> float:

@@ -8,7 +8,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import decide, retry_invalid, send, settled_as
 from mq_django.consumers.outage import pool_hint
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
-from mq_django.consumers.worker.breakers import Cancels
+from mq_django.consumers.worker.breakers import Breakers, Cancels
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
 from mq_django.core.handler_options import Postponed
@@ -89,6 +89,10 @@ class Executor:
                 return HandBack()
             if is_asked:
                 return Cancel("Cancelled before it started")
+        if delivery.probe and self.settler.breakers is None and self.cancels is not None:
+            # Of a breaker that was opened by hand. Without one, no queue looks at each outcome.
+            self.settler.breakers = Breakers(self.config)
+            self.settler.breakers.changed = self.cancels.forget
         if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             return Expire() if self.config.on_expire == "discard" else Bury(EXPIRED, reason="expired")
         return None if self.cancels is None else self.cancels.held(delivery)

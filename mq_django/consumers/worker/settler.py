@@ -170,7 +170,7 @@ class Settler:
         self.queue = queue
         self._public_name = store.config.public_name
         self._config = store.config
-        #: None: neither the queue nor a handler of it has one.
+        #: None: neither the queue nor a handler of it has one, and none was opened by hand.
         self.breakers = breakers_of(store.config)
         #: The reports of the queue's running handlers.
         self.reports = ReportBook(store.config)

@@ -56,14 +56,14 @@ local function move(members, make_ready)
 end
 
 -- Let up to `count` messages of a hold through, before all that is ready, and return how many.
-local function let_through(hold, count)
+local function let_through(subject, hold, count)
   local score = hold.score
   local there = redis.call('zcount', parked, score, score)
   local skipped = count == 1 and there > 0 and math.floor(now / 10) % math.min(there, MOST_SKIPPED) or 0
   local members = redis.call('zrangebyscore', parked, score, score, 'limit', skipped, math.min(count, left))
   return #members > 0
       and move(members, function(id, body, member)
-        local fields = id and { 'id', id, 'message', body, 'mqprobe', '1' } or { 'message', body, 'mqprobe', '1' }
+        local fields = id and { 'id', id, 'message', body, 'mqprobe', subject } or { 'message', body, 'mqprobe', subject }
         local target, entry = add_first(ready, front, group, fields)
         if not target then
           return entry
@@ -92,7 +92,7 @@ function ways.open(subject, hold)
     return
   end
   local due = number_in(hold, 'next')
-  if due <= now and let_through(hold, 1) > 0 then
+  if due <= now and let_through(subject, hold, 1) > 0 then
     due = next_probe(hold, now)
     hold.next = due
     save(subject, hold)
@@ -113,7 +113,7 @@ function ways.ramp(subject, hold)
     -- What was let through has not ended: its consumer may be gone.
     due, free = next_probe(hold, now), number_in(hold, 'level')
   end
-  local released = free > 0 and let_through(hold, free) or 0
+  local released = free > 0 and let_through(subject, hold, free) or 0
   if is_late and released == 0 and left > 0 then
     -- Nothing waits, either.
     hold.state, changed = 'ended', true

@@ -91,7 +91,7 @@ def test_a_probe_whose_consumer_stops_is_made_again_by_another_one(plain, due):
     store = opened("payments")
     store.promote(limit=100)
     (probe,) = store.take(CONSUMER, count=10)
-    assert probe.probe
+    assert probe.probe == "name:charge"
     store.settle(CONSUMER, [Settlement(probe, HandBack())])
     run()
     assert holds("payments") == ()

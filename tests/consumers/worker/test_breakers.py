@@ -14,7 +14,7 @@ from mq_django.core.breakers import Results
 from mq_django.core.messages import Park
 from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions, message_lists
-from mq_django.inspector.holds import end_hold, hold, holds
+from mq_django.inspector.holds import end_hold, hold, holds, open_breaker
 from mq_django.inspector.queues import quick_stats
 from mq_django.middleware import around_handling
 from mq_django.signals import breaker_closed, breaker_opened, breaker_probed, handler_finished, handler_started
@@ -512,3 +512,62 @@ def test_a_failed_probe_that_is_settled_again_is_no_probe_that_has_not_run(plain
     before = holds("payments")
     assert breakers.Breakers(get_config().queue("payments")).judge(store, [again]) == [again]
     assert holds("payments") == before
+
+
+@pytest.mark.parametrize("subject", [{"name": "charge"}, {"key": "c1"}, {}], ids=["name", "key", "queue"])
+@pytest.mark.parametrize("own", [None, Breaker(on=[PartnerDown], by="key"), Breaker(on=[PartnerDown], by="queue")])
+def test_one_that_is_opened_by_hand_closes_when_its_probes_are_handled(plain, partner, probe, own, subject):
+    handler("payments", "charge", breaker=own)(partner.call)
+    open_breaker("payments", **subject)
+    for number in range(8):
+        publish("payments", "charge", number, key="c1")
+    run()
+    assert partner.calls == []
+    with hears(breaker_probed) as told:
+        for _ in range(3):
+            probe()
+    assert [each["succeeded"] for each in told] == [False] * 3
+    assert [each.state for each in holds("payments")] == ["open"]
+    partner.is_up = True
+    with hears(breaker_closed) as told:
+        for _ in range(4):
+            probe()
+    assert len(told) == 1
+    assert holds("payments") == ()
+    assert depth() == 0
+    assert len(partner.calls) == 3 + 8
+    assert {attempt for _, attempt in partner.calls} == {1}
+
+
+def test_without_a_breaker_of_its_own_any_failure_of_a_probe_counts(plain, probe):
+    handler("payments", "charge")(lambda message: Retry(error="the partner sleeps"))
+    open_breaker("payments", name="charge")
+    publish("payments", "charge")
+    run()
+    probe()
+    assert [each.state for each in holds("payments")] == ["open"]
+    assert quick_stats("payments").parked == 1
+
+
+def test_probes_that_fail_after_somebody_has_closed_it_do_not_open_it_again(plain, partner, due):
+    handler("payments", "charge")(partner.call)
+    open_breaker("payments", name="charge")
+    publish("payments", "charge")
+    run()
+    due()
+    opened("payments").promote(limit=100)
+    assert end_hold("payments", name="charge")
+    for _ in range(3):
+        run()
+    assert holds("payments") == ()
+    assert opened("payments").depths().dead == 1
+
+
+def test_what_another_program_names_as_the_breaker_of_a_probe_is_not_asked(plain, partner, redis_client):
+    partner.is_up = True
+    handler("payments", "charge", breaker=BREAKER)(partner.call)
+    keys = get_config().queue("payments").keys
+    redis_client.xadd(keys.ready, {"type": "charge", "mqprobe": "another program's"})
+    run()
+    assert len(partner.calls) == 1
+    assert depth() == 0

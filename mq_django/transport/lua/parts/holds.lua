@@ -9,7 +9,7 @@
 --   probe   of the others: ms between two probes; next: when the next one is, ms since 1970
 --   level   of 'ramp': how many are let through at once; free: how many of these still are; good: how many were handled
 -- and for people who, reason, since. Consumers read them, and settle what is held with `set_aside`, to `parked`. What is let
--- through has the field `mqprobe` in its entry.
+-- through has the subject in the field `mqprobe` of its entry.
 
 -- Return a hold, or nil if it is none: another program may have written anything.
 local function hold_of(text)
