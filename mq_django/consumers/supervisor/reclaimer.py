@@ -77,14 +77,22 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
     )
 
 
-def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
-    """Settle everything that a dead consumer holds in a queue, and return how many messages others get."""
+def _ignore() -> None:
+    """Do nothing at a step."""
+
+
+def reclaim(store: Store, number: int, consumer: str, evidence: Evidence, *, step: Callable[[], None] = _ignore) -> int:
+    """Settle everything that a dead consumer holds in a queue, and return how many messages others get.
+
+    Calls `step` before each round trip with deliveries: there may be any number of them.
+    """
     # By their ids: Redis may give a message that goes back to a read of the consumer that still waits.
     moved: set[str] = set()
     if evidence.running:
         # What it ran may have been cancelled, with the replacement of its process.
         evidence = replace(evidence, cancelled=store.cancel_requests())
     while held := store.held_by(consumer, limit=BATCH):
+        step()
         batch = [settlement(store.config, number, item, evidence) for item in held]
         stale = settle_for(store, consumer, batch)
         if len(stale) >= len(batch):
@@ -108,11 +116,18 @@ def hand_back_unstarted(store: Store, number: int, consumer: str, started: Colle
 
 
 def reclaim_supervisor(
-    store: Store, members: Members, number: int, supervisor: str, membership: Membership, evicted: list[str]
+    store: Store,
+    members: Members,
+    number: int,
+    supervisor: str,
+    membership: Membership,
+    evicted: list[str],
+    *,
+    step: Callable[[], None] = _ignore,
 ) -> int:
     """Evict a dead supervisor, hand back the messages of its consumers, and return their number.
 
-    Appends its consumers to `evicted`, unless it has sent a heartbeat meanwhile.
+    Appends its consumers to `evicted`, unless it has sent a heartbeat meanwhile. For `step` see reclaim().
 
     It is unknown which messages were running, so no attempt is charged. A message whose supervisor has died twice runs
     alone in a quarantine from then on. Messages of a quarantine are charged. So a message that crashes machines is
@@ -124,9 +139,8 @@ def reclaim_supervisor(
     evicted += consumers
     moved = 0
     for consumer in consumers:
-        moved += reclaim(
-            store, number, consumer, Evidence(lost=True, alone=bool(membership.consumers[consumer].get("quarantine")))
-        )
+        evidence = Evidence(lost=True, alone=bool(membership.consumers[consumer].get("quarantine")))
+        moved += reclaim(store, number, consumer, evidence, step=step)
     members.leave(consumers, supervisor=supervisor)
     logger.log(
         # Without consumers, all of them have left in order, as with --autoreload at each change; it also ends some that
@@ -261,8 +275,15 @@ class Reclaimer(Service):
         """Call `do` with each case. Its first item is the number of its queue."""
         self.each(cases, lambda case: do(*case), called=lambda case: self._queues[case[0]].name)
 
+    def _step(self) -> None:
+        """Note for the watchdog that it is not stuck, but has much to do."""
+        self.progressed = time.monotonic()
+
+    def _reclaim(self, number: int, consumer: str, evidence: Evidence) -> int:
+        return reclaim(self._stores[number], number, consumer, evidence, step=self._step)
+
     def _settle(self, number: int, dead_worker: DeadWorker) -> None:
-        moved = reclaim(self._stores[number], number, dead_worker.consumer, dead_worker.evidence)
+        moved = self._reclaim(number, dead_worker.consumer, dead_worker.evidence)
         dead_worker.queues.discard(number)
         self._settled(number, dead_worker.consumer)
         if moved:
@@ -300,7 +321,7 @@ class Reclaimer(Service):
     def _evict(self, number: int, supervisor: str, membership: Membership) -> None:
         evicted: list[str] = []
         store, members = self._stores[number], self._members[number]
-        moved = reclaim_supervisor(store, members, number, supervisor, membership, evicted)
+        moved = reclaim_supervisor(store, members, number, supervisor, membership, evicted, step=self._step)
         with self._lock:
             self._dead_workers += [
                 DeadWorker(consumer, Evidence(), settled={number}).check_repeatedly([number]) for consumer in evicted
@@ -308,15 +329,15 @@ class Reclaimer(Service):
         self._count(number, moved)
 
     def _remove_unknown(self, number: int, consumer: str, has_ended: bool) -> None:
-        members, store = self._members[number], self._stores[number]
+        members = self._members[number]
         names, moved, evidence = [consumer], 0, Evidence(lost=not has_ended)
         if consumer.isprintable():
-            moved = reclaim(store, number, consumer, evidence)
+            moved = self._reclaim(number, consumer, evidence)
         else:
             # A crash in between leaves an unknown consumer with a printable name.
             names.append(new_owner := f"owner-{token()}")
             while members.claim(consumer, new_owner):
-                moved += reclaim(store, number, new_owner, evidence)
+                moved += self._reclaim(number, new_owner, evidence)
         if moved:
             logger.warning("Handed back %d messages of consumer %a, which no supervisor announces", moved, consumer)
         members.leave(names)

@@ -68,8 +68,13 @@ class Releaser(Service):
 
     def _release(self, store: Store) -> None:
         known = list(names(store.config.name))
-        while store.release_unhandled(known, limit=BATCH):
-            pass
+        if not store.release_unhandled(known, limit=BATCH):
+            return
+        # No more than there are now: consumers with older code may set messages aside again at once.
+        left = store.depths().unhandled
+        while left > 0 and not self.stopping and (moved := store.release_unhandled(known, limit=BATCH)):
+            left -= moved
+            self.progressed = time.monotonic()
 
 
 #: Rounds until the requests are read again while there are some: they end after a day, or by a redrive.

@@ -233,6 +233,33 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
     assert store.depths().ready == 2
 
 
+def test_a_dead_consumer_that_holds_very_much_does_not_look_like_a_stuck_service(
+    reclaimer, store, take, members, monkeypatch
+):
+    """Other software may have read any number of messages."""
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "BATCH", 1)
+    ask, steps = reclaimer._stores[0].held_by, []
+
+    def held_by(consumer, *, limit):
+        steps.append(reclaimer.progressed == clock.now)
+        clock.now += 1
+        return ask(consumer, limit=limit)
+
+    monkeypatch.setattr(reclaimer._stores[0], "held_by", held_by)
+    take("ended", 3)
+    reclaimer.consumer_exited("ended", Evidence())
+    reclaimer.run_once()
+    take("dead-1", 3)
+    reclaimer.supervisor_died(0, "dead", members.beat("dead", {}, {"dead-1": {}}))
+    reclaimer.run_once()
+    take("unknown", 3)
+    reclaimer.consumer_unknown(0, "unknown")
+    reclaimer.run_once()
+    assert steps == [False, True, True, True] * 3
+
+
 def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(module, "time", clock)
