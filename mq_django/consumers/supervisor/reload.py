@@ -25,7 +25,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.supervisor.launcher import Launcher, Loading
 from mq_django.core.logs import get_logger
 from mq_django.discovery import UnimportedSources
-from mq_django.registry import MODULES, largest_batch, start_of
+from mq_django.registry import MODULES, handlers, largest_batch, start_of
 from mq_django.stores.schedules import scheduled
 
 logger = get_logger(__name__)
@@ -38,10 +38,21 @@ class Change(enum.Enum):
 
     #: Nothing that the supervisor uses. New consumers load all other changes.
     NONE = "none"
-    #: Its queues, topics, schedules or settings.
+    #: Its queues, topics, schedules or settings, or what it uses of their handlers.
     OWN = "own"
     #: The project cannot be loaded.
     BROKEN = "broken"
+
+
+def _used_of_handlers(queues: Sequence[QueueConfig]) -> list[Any]:
+    """Return what a supervisor uses of the handlers of these queues: to settle for dead processes, and to trim inboxes.
+
+    Nothing of a plain handler, so that consumers are replaced one by one when one is added.
+    """
+    own = {None, *(queue.public_name for queue in queues)}
+    used = [each for each in handlers() if each.queue in own and (each.retry or each.once or each.keeps_result)]
+    used.sort(key=lambda each: (each.queue or "", each.name))
+    return [(each.queue, each.name, each.retry, each.once, each.keeps_result) for each in used]
 
 
 def fingerprint(queues: Sequence[QueueConfig]) -> str:
@@ -54,6 +65,7 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
         "starts": [start_of(queue.name) for queue in queues],
         "schedules": scheduled(),
         "batch": largest_batch(),
+        "handlers": _used_of_handlers(queues),
         "servers": [settings.CACHES.get(connection or config.connection) for connection in config.connections()],
         "time zone": settings.TIME_ZONE,
     }

@@ -267,7 +267,7 @@ class Supervisor:
             logger.info("Supervisor %s replaces its consumers one by one", self.id)
             self._workers.renew()
         elif change is Change.OWN:
-            logger.info("Supervisor %s restarts: its queues, topics, schedules or settings have changed", self.id)
+            logger.info("Supervisor %s restarts: its queues, topics, schedules, handlers or settings changed", self.id)
             self._stop()
             self.restarts = True
 

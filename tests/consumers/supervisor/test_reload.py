@@ -4,16 +4,19 @@ import itertools
 import os
 import signal
 import socket
+from datetime import timedelta
 
 import pytest
 from django.apps import AppConfig, apps
 from django.utils.autoreload import StatReloader
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.reload import watch_new_modules
+from mq_django.consumers.supervisor.reload import fingerprint, watch_new_modules
 from mq_django.consumers.supervisor.supervisor import SignalPipe
+from mq_django.core.retries import RetryPolicy
 from mq_django.discovery import UnimportedSources
 from mq_django.producers import queues, topics
+from mq_django.registry import Handler, register
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -137,6 +140,27 @@ def test_asked_to_stop_while_it_restarts_it_stops_without_haste(site, start, pub
     assert tree.wait(20) == 0
     assert history.counts() == {message_id: 1}
     assert starts(tree) == 1
+
+
+#: A further handler, and whether the supervisor uses what it says: when its process dies, and to trim its inbox.
+FURTHER = {
+    "a plain handler": (Handler(name="new", queue="default", call=print), False),
+    "its timeout": (Handler(name="new", queue="default", call=print, timeout=timedelta(seconds=9)), False),
+    "of a queue elsewhere": (Handler(name="new", queue="emails", call=print, retry=RetryPolicy()), False),
+    "its retry policy": (Handler(name="new", queue="default", call=print, retry=RetryPolicy(max_attempts=2)), True),
+    "exactly once": (Handler(name="new", queue="default", call=print, once="default"), True),
+    "a task": (Handler(name="new", queue=None, call=print, keeps_result=True), True),
+}
+
+
+@pytest.mark.parametrize("which", FURTHER)
+@pytest.mark.usefixtures("handlers")
+def test_what_a_supervisor_uses_of_a_handler_is_a_change_of_its_own(mq_settings, which):
+    mq_settings(QUEUES={"default": {"PARTITIONS": 2}, "emails": {}})
+    watched = [each for each in get_config().queues.values() if each.public_name == "default"]
+    before, (entry, is_own) = fingerprint(watched), FURTHER[which]
+    register(entry)
+    assert (fingerprint(watched) != before) == is_own
 
 
 def test_asked_to_stop_while_it_looks_at_the_changes_it_stops(site, start, tmp_path):
