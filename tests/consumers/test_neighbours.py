@@ -37,6 +37,20 @@ def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, histo
     assert tree.stop() == 0
 
 
+def test_what_blocks_the_event_loop_by_a_task_of_its_own_is_found_by_running_alone(trees, publish, history, store):
+    limits = {"mq_django.consumers.worker.loops:MAX_BLOCKED": 0.5}
+    tree = trees("--processes", "1", "--grace", "0.2", limits=limits, QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    neighbour = publish(["sleep", 3], name="aact")
+    history.wait_for("start")
+    blocking = publish(["gather", 0], name="aact")
+    wait_until(lambda: "its event loop is blocked" in tree.logged(), timeout=30)
+    wait_until(lambda: history.counts()[neighbour] == 1, timeout=30)
+    wait_until(lambda: store.depths().dead == 1, timeout=30)
+    assert history.counts("start")[blocking] == 2
+    assert history.counts()[blocking] == 0
+    assert tree.stop() == 0
+
+
 def test_a_supervisor_with_a_service_that_stands_still_starts_again(trees, publish, history, monkeypatch, tmp_path):
     stuck = tmp_path / "stuck"
     monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")

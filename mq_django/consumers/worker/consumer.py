@@ -352,6 +352,10 @@ class Consumer:
         """Return whether a delivery cannot end because a coroutine blocks its event loop."""
         return self._loop.is_blocked() and running.receipt in self._loop.receipts()
 
+    def is_blocked(self) -> bool:
+        """Return whether its event loop is blocked, and it is not known by which delivery."""
+        return bool(self._loop.suspects)
+
     def note_counts(self) -> None:
         """Write to the shared state how many deliveries were handled so far, how many have failed, and their times."""
         for number, settler in enumerate(self._settlers):
@@ -454,5 +458,6 @@ class Consumer:
                 # Read after the list, so that deliveries handled in between are acked and not handed back.
                 late = shared_state.late(time.monotonic())
                 cancelled = store.cancel_requests() if self._cancels[number].ids else {}
-                evidence = Evidence(results=shared_state.results(), late=late, cancelled=cancelled)
+                running = self._loop.suspects
+                evidence = Evidence(results=shared_state.results(), running=running, late=late, cancelled=cancelled)
                 settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

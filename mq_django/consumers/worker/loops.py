@@ -152,6 +152,8 @@ class LoopPool(Pool):
         #: Whether the loop has answered the latest ping, and the seconds without an answer.
         self._answered, self._silent = True, 0.0
         self._looked = time.monotonic()
+        #: The running deliveries, if the loop is blocked by a task which a handler has created itself.
+        self.suspects: Collection[Receipt] = ()
         self._quiet = self._ending = False
         #: Jobs that were put and have not ended. Counted by several threads.
         self.held = 0
@@ -222,10 +224,13 @@ class LoopPool(Pool):
         return asyncio.current_task(self._loop)
 
     def _answer(self) -> None:
-        self._answered = True
+        self._answered, self.suspects = True, ()
 
     def _report_blocked(self) -> None:
-        """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
+        """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process.
+
+        If that is not known, all that run are suspects: the process leaves, and each of them runs alone.
+        """
         task, now = self.current_task(), time.monotonic()
         running = [(slot, slot.job) for slot in self.slots if slot.job is not None]
         # A task that a handler has created itself belongs to no slot.
@@ -236,6 +241,8 @@ class LoopPool(Pool):
         if task is not None and len(blocking) == 1 and blocking[0][1].members:
             slot, job = blocking[0]
             job.path.mark(slot, job, now - self._silent, now)
+        elif task is not None and len(blocking) > 1:
+            self.suspects = self.receipts()
 
     def _running(self) -> str:
         jobs = [slot.job for slot in self.slots]

@@ -184,6 +184,8 @@ class ChildProcess:
         if stuck := self._consumer.stuck():
             logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
+        if self._consumer.is_blocked():
+            return "its event loop is blocked"
         if spec.max_messages and self._consumer.settled() >= spec.max_messages:
             return f"it has handled {self._consumer.settled()} messages"
         if spec.max_memory and resident_mib() > spec.max_memory:

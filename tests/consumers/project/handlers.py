@@ -79,6 +79,10 @@ def _block_loop(_: object, __: Message) -> None:
     time.sleep(3600)
 
 
+async def _block_in_a_task(message: Message) -> None:
+    _block_loop(None, message)
+
+
 def _truncate_descriptors(_: object, __: Message) -> None:
     """Truncate every file that has no name, as whoever cleans up what it inherited may do."""
     for number in _descriptors():
@@ -203,6 +207,8 @@ async def act_async(message: Message) -> None:
             await asyncio.sleep(argument)
         elif verb == "walk":
             await _walk_async(argument, message)
+        elif verb == "gather":
+            await asyncio.gather(_block_in_a_task(message))
         else:
             STEPS[verb](argument, message)
     note("effect", id=message.id, queue=message.queue, attempt=message.attempt)

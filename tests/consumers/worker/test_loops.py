@@ -123,6 +123,33 @@ def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monke
     rig.loop._loop.call_soon_threadsafe(lambda: [task.cancel() for task in rig.loop._tasks])
 
 
+def test_of_several_each_is_suspected_of_the_task_that_blocks_the_loop(rig, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.worker.loops.MAX_BLOCKED", 0.2)
+    begun, gate = threading.Event(), threading.Event()
+
+    async def child():
+        begun.set()
+        gate.wait(60)
+
+    async def gathers(message):
+        await asyncio.sleep(0.01)
+        await asyncio.gather(child())
+
+    async def innocent(message):
+        await asyncio.sleep(60)
+
+    rig.handle("n", gathers)
+    rig.put(innocent, is_async=True)
+    rig.put(gathers, is_async=True)
+    wait_until(begun.is_set)
+    suspects = wait_until(lambda: rig.loop.check() or rig.loop.suspects)
+    assert len(suspects) == 2
+    assert not rig.shared_state.late(time.monotonic())
+    gate.set()
+    wait_until(lambda: not rig.loop.suspects)
+    rig.loop._loop.call_soon_threadsafe(lambda: [task.cancel() for task in rig.loop._tasks])
+
+
 def test_a_loop_without_work_is_not_asked(rig):
     rig.loop.check()
     assert rig.loop._answered
