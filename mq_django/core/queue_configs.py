@@ -277,7 +277,7 @@ class QueueConfig(DeliveryOptions):
             options.read_history,
             "How long the queue keeps [what became of a message](troubleshooting.md#what-became-of-a-message). Or a "
             'dict: `"AGE"` is this duration; `"COUNT"` (100,000) is the maximum number of messages; with `"DATA": '
-            "True` their data is kept, too.",
+            "True` their data and headers are kept, too.",
         ),
     )
     rate_limit: Limit[Rate] = field(

@@ -220,6 +220,7 @@ def _handled_view(found: HandledMessage) -> MessageView:
         name=found.name,
         # Secrets were replaced before it was written, if a consumer of ours has written it.
         data=redact(found.data),
+        headers=redact(found.headers),
         has_data=found.has_data,
         size=found.size,
         attempt=found.attempt,

@@ -7,7 +7,7 @@ The script that settles messages adds those that the consumer still held. A mess
 be written or not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, get_args
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.jsontext import LARGEST, LAST_MS, dumps, loads, whole
-from mq_django.core.messages import ENDINGS, Delivery, Ending, Message
+from mq_django.core.messages import ENDINGS, NO_HEADERS, Delivery, Ending, Message
 from mq_django.core.redaction import redact, redact_forms
 from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport
 
-#: The most bytes of JSON of a message's data that are kept.
+#: The most bytes of JSON of a message's data and headers that are kept.
 MAX_DATA = 4 * 1024
 #: The most bytes of a line that are read.
 MAX_LINE = 64 * 1024
@@ -57,6 +57,8 @@ class HandledMessage:
     has_data: bool
     #: With secrets replaced.
     data: Any
+    #: Kept with the data.
+    headers: Mapping[str, str]
 
 
 def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Argument]:
@@ -80,7 +82,7 @@ def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[S
         if message.key is not None or message.unique is not None or message.priority:
             more = _further_fields(message)
         if config.history.data:
-            more += _data_field(text)
+            more += _data_fields(text, message.headers)
         head = _line_head(message.name, ending)
         args += (number, b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more))
     return args
@@ -105,13 +107,16 @@ def _further_fields(message: Message) -> bytes:
     return b"," + dumps(found)[1:-1]
 
 
-def _data_field(text: bytes) -> bytes:
-    """Return the field with the data, without secrets; nothing if it is too long."""
-    if len(text) > MAX_DATA:
+def _data_fields(text: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return the fields with the data and the headers, without secrets; nothing if they are too long together."""
+    if len(text) + sum(map(len, headers.values())) > MAX_DATA:
         return b""
     # From the text, because a handler may have changed the value. Replaced secrets may make it longer.
     shown = dumps(redact(loads(text)))
-    return b',"data":' + shown if len(shown) <= MAX_DATA else b""
+    further = dumps(redact(dict(headers))) if headers else b""
+    if len(shown) + len(further) > MAX_DATA:
+        return b""
+    return b',"data":' + shown + (further and b',"headers":' + further)
 
 
 class HandledTrim(NamedTuple):
@@ -230,7 +235,7 @@ def read_handled(entry: str, message_id: str, text: object) -> HandledMessage | 
         return None
     finished, micros = whole(line.get("finished"), LAST_MS), whole(line.get("micros"), LARGEST)
     started = None if finished is None or micros is None else max(0, finished - micros // 1000)
-    priority = line.get("priority")
+    priority, headers = line.get("priority"), line.get("headers")
     return HandledMessage(
         entry=entry,
         id=message_id,
@@ -248,6 +253,9 @@ def read_handled(entry: str, message_id: str, text: object) -> HandledMessage | 
         size=whole(line.get("size")) or 0,
         has_data="data" in line,
         data=line.get("data"),
+        headers={name: value for name, value in headers.items() if isinstance(value, str)}
+        if isinstance(headers, dict)
+        else NO_HEADERS,
     )
 
 

@@ -104,6 +104,20 @@ def test_data_is_written_without_secrets(keep, redis_client):
     assert b"sk_live" not in written
 
 
+def test_headers_are_kept_with_the_data_only_and_without_secrets(keep, redis_client):
+    sent = {"tenant": "t1", "accesstoken": "hunter2"}
+    store = keep()
+    settle(store, taken(store, outgoing(id="m1", headers=sent)))
+    assert newest(store)[0].headers == {}
+    store = keep(HISTORY={"AGE": DAY, "DATA": True})
+    settle(store, taken(store, outgoing(id="m2", headers=sent), outgoing(id="m3")))
+    bare, found = newest(store)[:2]
+    assert (found.headers, bare.headers) == ({"tenant": "t1", "accesstoken": "[redacted]"}, {})
+    written = b"".join(b"".join(fields.values()) for _, fields in redis_client.xrange(store.keys.handled))
+    assert b"hunter2" not in written
+    assert written.count(b"headers") == 1
+
+
 def test_data_is_that_of_the_message_also_if_the_handler_changed_it(keep):
     store = keep(HISTORY={"AGE": DAY, "DATA": True})
     (delivery,) = taken(store, outgoing(data={"n": 1}, id="m1"))
@@ -118,6 +132,14 @@ def test_long_data_is_left_out(keep):
     none, long = newest(store)
     assert (none.has_data, none.data) == (True, None)
     assert (long.has_data, long.size) == (False, MAX_DATA + 1)
+
+
+def test_data_whose_headers_are_too_long_is_left_out_with_them(keep):
+    store = keep(HISTORY={"AGE": DAY, "DATA": True})
+    fitting = MAX_DATA - len('1{"note":""}')
+    for number, size in enumerate((fitting, fitting + 1, MAX_DATA)):
+        settle(store, taken(store, outgoing(data=1, id=f"m{number}", headers={"note": "x" * size})))
+    assert [(found.has_data, len(found.headers)) for found in newest(store)] == [(False, 0), (False, 0), (True, 1)]
 
 
 def test_a_delivery_that_is_no_longer_held_is_left_out(keep):
@@ -247,11 +269,11 @@ def test_a_foreign_line_is_no_message(subtests):
 
 def test_wrong_values_in_a_line_are_left_out():
     wrong = {"key": 1, "unique": [], "attempt": "x", "published": -1, "micros": 1e300, "finished": 10**30}
-    wrong |= {"size": None, "consumer": {}, "priority": "high"}
+    wrong |= {"size": None, "consumer": {}, "priority": "high", "headers": {"tenant": 1}}
     found = read_handled("1-1", "m1", json.dumps({"name": "a", "ending": "handled", **wrong}).encode())
     assert (found.key, found.unique, found.attempt, found.published_ms) == (None, None, 1, None)
     assert (found.micros, found.finished_ms, found.started_ms, found.size) == (None, None, None, 0)
-    assert (found.consumer, found.priority) == ("", 0)
+    assert (found.consumer, found.priority, found.headers) == ("", 0, {})
 
 
 def test_foreign_entries_are_passed_over(keep, redis_client):

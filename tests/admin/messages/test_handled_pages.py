@@ -103,7 +103,7 @@ def test_a_filter_by_time_reads_only_what_ended_then(operator, keeping, redis_cl
 def kept(operator, mq_settings):
     """Select what was handled: return the form with the references of the messages."""
     mq_settings(QUEUES={"default": {}, "emails": {"HISTORY": {"AGE": timedelta(days=3), "DATA": True}}})
-    handle("emails", "welcome", {"user": 7}, message_id="m1", key="user:7")
+    handle("emails", "welcome", {"user": 7}, message_id="m1", key="user:7", headers={"tenant": "t1"})
     handle("emails", "welcome", {"password": "hunter2"}, message_id="m2")
     handle("emails", "welcome", {"user": 9}, message_id="m3", keeps_data=False)
     response = operator.get(HANDLED)
@@ -118,6 +118,7 @@ def test_selected_messages_are_published_again_as_new_ones_without_those_with_se
 
     (made,) = inspect.messages("emails", "ready", limit=5).rows
     assert (made.name, made.data, made.key, made.id != "m1") == ("welcome", {"user": 7}, "user:7", True)
+    assert made.headers == {"tenant": "t1"}
     shown = done.content.decode()
     assert "1 message was published." in shown
     assert "1 has secrets" in shown
