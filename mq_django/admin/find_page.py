@@ -95,12 +95,17 @@ def _found_row(page: Page, message_id: str, one: FoundMessageIn) -> dict[str, An
 STEP = 0.15
 
 
+#: The parameters of the numbers of a Progress.
+NUMBERS = ("seen", "found", "failed")
+
+
 class Progress(NamedTuple):
-    """Where a search goes on, and what it has read and found before."""
+    """Where a search goes on, what it has read and found before, and how many lists could not be read."""
 
     after: str = ""
     scanned: int = 0
     found: int = 0
+    failed: int = 0
 
 
 def _find_all(page: Page) -> HttpResponse:
@@ -143,7 +148,7 @@ def more(page: Page) -> HttpResponse:
 
 def _begun(page: Page) -> Progress:
     given = page.request.GET
-    return Progress(given.get("after", "")[:MAX_TEXT], *(whole(given.get(name, "")) or 0 for name in ("seen", "found")))
+    return Progress(given.get("after", "")[:MAX_TEXT], *(whole(given.get(name, "")) or 0 for name in NUMBERS))
 
 
 def _asked(page: Page) -> Query | None:
@@ -172,7 +177,7 @@ def _asked(page: Page) -> Query | None:
 def _address(page: Page, name: str, at: Progress, words: str = "") -> str:
     fields = {"q": words or page.request.GET.get("q", "")}
     if at.after:
-        fields |= {"after": at.after, "seen": str(at.scanned), "found": str(at.found)}
+        fields |= {"after": at.after, **{name: str(number) for name, number in zip(NUMBERS, at[1:], strict=True)}}
     return f"{page.url(name)}?{urlencode(fields)}"
 
 
@@ -202,10 +207,15 @@ def _shown(page: Page, query: Query, begun: Progress, found: Step | None) -> dic
     listings: dict[Listing, list[MessageView]] = {}
     for listing, view in found.found:
         listings.setdefault(listing, []).append(view)
-    at = Progress(found.after, begun.scanned + found.scanned, begun.found + len(found.found))
+    at = Progress(
+        found.after, begun.scanned + found.scanned, begun.found + len(found.found), begun.failed + found.failed
+    )
+    failed: dict[str, list[str]] = {}
+    for name, error in found.errors.items():
+        failed.setdefault(sentence_of(error), []).append(name)
     return {
         "groups": [_group(page, query, listing, views) for listing, views in listings.items()],
-        "failed": [(name, sentence_of(error)) for name, error in found.errors.items()],
+        "failed": [(_names(names), sentence) for sentence, names in failed.items()],
         "said": _said(found, at),
         "count": at.found,
         "next_url": _address(page, "find_stats", at) if found.after else "",
@@ -215,9 +225,11 @@ def _shown(page: Page, query: Query, begun: Progress, found: Step | None) -> dic
 
 def _said(found: Step, at: Progress) -> str:
     numbers = {name: text.number(value) for name, value in (("found", at.found), ("scanned", at.scanned))}
-    numbers |= {"done": text.number(found.done), "total": text.number(found.total)}
+    numbers |= {"done": text.number(max(0, found.done - at.failed)), "total": text.number(found.total)}
     if found.listing is None:
-        return _("Found %(found)s. All %(total)s lists were searched, and %(scanned)s messages scanned.") % numbers
+        return (
+            _("Found %(found)s. %(done)s of %(total)s lists were searched, and %(scanned)s messages scanned.") % numbers
+        )
     here = {"title": _title(found.listing), "queue": escape(found.listing.queue)[:100]}
     return _(
         "Found %(found)s. %(done)s of %(total)s lists searched, %(scanned)s messages scanned. "

@@ -231,9 +231,11 @@ class Step:
     scanned: int
     #: The next step goes on from it; empty at the end.
     after: str
-    #: How many listings were searched to their end, of how many.
+    #: How many listings the search is done with, of how many.
     done: int
     total: int
+    #: How many listings this step could not read.
+    failed: int
     #: The listing where the next step goes on.
     listing: Listing | None
     errors: dict[str, MQError] = field(default_factory=dict)
@@ -250,10 +252,13 @@ def step(query: Query, after: str = "", *, limit: int = LIMIT, seconds: float) -
     at, inner = _position(after, listings)
     found: list[tuple[Listing, MessageView]] = []
     errors: dict[str, MQError] = {}
-    away, scanned = set[str](), 0
+    away: dict[str, ConnectionLost] = {}
+    scanned, failed = 0, 0
     while at < len(listings) and len(found) < limit:
         listing = listings[at]
         read = _read(query, listing, inner, limit - len(found), errors, away)
+        if read is None:
+            read, failed = Scanned([], 0, ""), failed + 1
         found += [(listing, view) for view in read.rows]
         scanned, inner = scanned + read.scanned, read.after
         at += not inner
@@ -262,28 +267,36 @@ def step(query: Query, after: str = "", *, limit: int = LIMIT, seconds: float) -
     next_one = listings[at] if at < len(listings) else None
     onward = "" if next_one is None else f"{at} {next_one.state} {next_one.queue} {inner}"
     return Step(
-        found=found, scanned=scanned, after=onward, done=at, total=len(listings), listing=next_one, errors=errors
+        found=found,
+        scanned=scanned,
+        after=onward,
+        done=at,
+        total=len(listings),
+        failed=failed,
+        listing=next_one,
+        errors=errors,
     )
 
 
 def _read(
-    query: Query, listing: Listing, after: str, limit: int, errors: dict[str, MQError], away: set[str]
-) -> Scanned[MessageView]:
-    """Read a part of a listing; nothing of one whose server was just away."""
-    where, nothing = query.where_in(listing.state), Scanned(list[MessageView](), 0, "")
-    config = get_config()
+    query: Query, listing: Listing, after: str, limit: int, errors: dict[str, MQError], away: dict[str, ConnectionLost]
+) -> Scanned[MessageView] | None:
+    """Read a part of a listing; None if it cannot be read. One whose server was just away is not tried."""
+    where, config = query.where_in(listing.state), get_config()
     try:
         if listing.state == "log":
             connection, read = config.topic(listing.queue).connection, partial(in_log, listing.queue)
         else:
             connection = config.queue(listing.queue).connection
             read = partial(messages, listing.queue, listing.state, with_log=False)
-        return nothing if connection in away else read(where=where, after=after, limit=limit)
+        if connection in away:
+            raise away[connection]
+        return read(where=where, after=after, limit=limit)
     except MQError as error:
         errors[listing.queue] = error
         if isinstance(error, ConnectionLost):
-            away.add(connection)
-        return nothing
+            away[connection] = error
+        return None
 
 
 def _listings(patterns: Sequence[str], states: Sequence[MessageState]) -> list[Listing]:

@@ -5,7 +5,7 @@ import pytest
 from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.inspector import stream_reader
+from mq_django.inspector import search, stream_reader
 from mq_django.inspector.search import SCANNED, STATES, Problem, parse, step
 from mq_django.transport.sessions import Session
 from tests.seeding import bury, bury_many, handle, publish, publish_many, set_aside, take
@@ -144,7 +144,21 @@ def test_a_queue_that_cannot_be_read_fails_alone(redis_client):
     redis_client.set(get_config().queue("default").keys.dead, "x")
     made = step(parse("customer=C-4242 state:dead"), seconds=LONG)
     assert [view.id for _, view in made.found] == [wanted]
-    assert [*made.errors] == ["default"]
+    assert ([*made.errors], made.failed) == (["default"], 1)
+
+
+def test_each_list_of_a_server_that_is_away_has_failed_and_its_server_is_asked_once(mq_settings, tmp_path, monkeypatch):
+    away = {"CONNECTION": f"unix://{tmp_path}/nobody.sock"}
+    mq_settings(QUEUES={"emails": {}, "far": away, "further": away})
+    wanted = bury("emails", "a", {"customer": "C-4242"})
+    asked, read = [], search.messages
+    monkeypatch.setattr(search, "messages", lambda name, *args, **more: asked.append(name) or read(name, *args, **more))
+
+    made = step(parse("customer=C-4242 state:dead,delayed"), seconds=LONG)
+
+    assert [view.id for _, view in made.found] == [wanted]
+    assert ([*made.errors], made.failed, made.done, made.total) == (["far", "further"], 4, 6, 6)
+    assert sorted(asked) == ["emails", "emails", "far"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from mq_django import topics
+from mq_django.admin import find_page
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import bury, bury_many, publish, take
@@ -43,7 +44,8 @@ def test_what_is_found_is_grouped_with_its_list_and_its_actions(operator):
     groups = response.context["step"]["groups"]
 
     assert ids_of(groups) == {"dead emails": [dead], "delayed default": [delayed], "log orders": [logged]}
-    assert "All " in response.context["step"]["said"]
+    (done, total) = re.search(r"(\d+) of (\d+) lists were searched", response.context["step"]["said"]).groups()
+    assert done == total
     for group in groups:
         (row,) = group["rows"]
         assert row["id"] in main_of(operator.get(group["list_url"]))
@@ -71,6 +73,25 @@ def test_a_search_goes_on_by_the_link_and_by_the_browser(operator, monkeypatch):
     second = operator.get(step["go_on_url"])
     assert second.context["step"]["count"] == 70
     assert "From the beginning" in main_of(second)
+
+
+def test_lists_that_cannot_be_read_are_named_and_count_as_not_searched(operator, mq_settings, tmp_path, monkeypatch):
+    far = {f"far{number:02}": {"CONNECTION": f"unix://{tmp_path}/nobody.sock"} for number in range(12)}
+    mq_settings(QUEUES={"emails": {}, **far})
+    monkeypatch.setattr(find_page, "STEP", 30.0)
+    bury_many("emails", 60)
+    first = ask(operator, "name:welcome state:dead,delayed queue:emails,far*").context["step"]
+    assert (first["failed"], first["said"][:29]) == ([], "Found 50. 0 of 26 lists searc")
+
+    onward = operator.get(first["next_url"])
+    assert "failed=0" in first["next_url"]
+    assert onward.json()["said"].startswith("Found 60. 2 of 26 lists were searched, and ")
+    (shown,) = re.findall(r'<p class="errornote"[^>]*>([^<]*)', onward.json()["parts"]["found"])
+    assert shown.startswith("far00, far01, far02")
+    assert "far09, 2 more: Cannot reach Redis" in shown
+
+    onward = operator.get(first["go_on_url"].replace("failed=0", "failed=1"))
+    assert onward.context["step"]["said"].startswith("Found 60. 1 of 26 lists were searched")
 
 
 def test_each_word_can_be_taken_away(operator):
