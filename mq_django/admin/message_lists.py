@@ -40,7 +40,7 @@ from mq_django.core.retries import FAILED, Attempt
 from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.explain import reason
 from mq_django.inspector.message_lists import messages as list_messages
-from mq_django.inspector.message_views import MessageState, MessageView, WaitingState
+from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, is_in_log
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.statistics import RunTimes, run_time, run_times
 from mq_django.stores.background_jobs import ACTIONS
@@ -322,7 +322,8 @@ def row_of(page: Page, name: str, view: MessageView, times: RunTimes, *, now_ms:
         cells["data"] = _("not kept")
     return {
         **cells,
-        "ref": filter_form.handle(page, view),
+        # Without it, a message cannot be selected.
+        "ref": "" if is_in_log(view.state, view.ref) else filter_form.handle(page, view),
         "url": url + filter_form.query(page) if url else "",
         "at": text.moment(view.at_ms, now=now_ms),
         "published": text.moment(view.published_ms, now=now_ms),

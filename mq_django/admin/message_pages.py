@@ -51,6 +51,7 @@ from mq_django.inspector.message_views import (
     as_xadd,
     exported,
     has_secrets,
+    is_in_log,
     ref_of,
     stream_of,
 )
@@ -164,7 +165,8 @@ def _buttons(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
     words = {CANCEL: _("Cancel…"), REDRIVE: _("Redrive…"), MOVE: _("Move…"), DELETE: _("Delete…")}
     if view.state in ("ready", "pending"):
         cancels = [{"label": words[CANCEL], "url": page.url("cancel", name, view.state, ref)}]
-        moves = [{"label": words[what], "action": what} for what in offered(name, view.state) if what == MOVE]
+        can_move = MOVE in offered(name, view.state) and not is_in_log(view.state, view.ref)
+        moves = [{"label": words[MOVE], "action": MOVE}] if can_move else []
         return [*(cancels if actions.can_cancel_running(name) else []), *moves]
     is_valid = view.state != "dead" or not view.problem
     posted = [

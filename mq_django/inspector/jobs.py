@@ -19,6 +19,7 @@ from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome, effect_of
 from mq_django.inspector.dead_letters import check_target, is_at_depth, move_letters, without_handler
 from mq_django.inspector.message_lists import find_message
+from mq_django.inspector.message_views import is_in_log
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import one_queue
@@ -275,8 +276,8 @@ def move(name: str, state: ActionableState, target: str, refs: Sequence[str]) ->
     A message that is ready or waits keeps its id, name, data, key, headers, attempts, expiry and time of publication,
     and a delayed one its due time and its unique key. A claim of a unique key by `unique_for` ends. Those that the
     target refuses stay where they are: they are no valid messages or too long for it, or another message has the id in
-    RSMQ's format, or waits with the unique key. So do steps of workflows, whose runs know their queues. Dead letters
-    begin at their first attempt: see dead_letters.move().
+    RSMQ's format, or waits with the unique key. So do steps of workflows, whose runs know their queues, and messages in
+    the log of a topic, which all its groups read. Dead letters begin at their first attempt: see dead_letters.move().
 
     Each message is a dead letter of its queue until it is in the other one, with the reason `moved`. If it is
     interrupted, such a dead letter can be moved again within a week: no message is lost, and none is there twice.
@@ -297,8 +298,10 @@ def move(name: str, state: ActionableState, target: str, refs: Sequence[str]) ->
     source, into, outcome = one_queue(name), check_target(name, target), Outcome()
     transport = open_transport("inspect", source.connection)
     mover = Mover(source, transport, into)
-    members = open_reader(name).members(state, list(dict.fromkeys(refs)))
-    outcome.missing = len({*refs}) - sum(map(len, members.values()))
+    movable = [ref for ref in dict.fromkeys(refs) if not is_in_log(state, ref)]
+    outcome.refused = len({*refs}) - len(movable)
+    members = open_reader(name).members(state, movable)
+    outcome.missing = len(movable) - sum(map(len, members.values()))
     sources: Mapping[str, MessageSource] = sources_by_name(source, transport, state)
     for named, found in members.items():
         left = iter(found)

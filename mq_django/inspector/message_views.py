@@ -119,6 +119,11 @@ def ref_of(name: bytes) -> str:
     return name.decode(errors="surrogateescape")
 
 
+def is_in_log(state: MessageState, ref: str) -> bool:
+    """Return whether a message of a group is one that it reads from the log of its topic, where the message stays."""
+    return state == "ready" and ref.startswith("log.")
+
+
 def view_of(
     message: Message, *, size: int, history: str = "", failure: tuple[str, str] | None = None, **about: Any
 ) -> MessageView:

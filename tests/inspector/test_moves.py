@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django import inspector
+from mq_django import inspector, topics
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
 from mq_django.inspector import dead_letters, jobs, message_lists
 from mq_django.inspector.run_check import check_runs
@@ -95,6 +95,22 @@ def test_messages_whose_dead_letters_are_longer_than_they_are_move_together(monk
 
     assert (outcome.done, outcome.missing, outcome.refused, outcome.error) == (40, 0, 0, None)
     assert counts() == (0, 40)
+
+
+def test_messages_in_the_log_of_a_topic_are_refused_and_not_missing(mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
+    topics["orders"].group("billing").subscribe("beginning")
+    topics["orders"].publish("order.paid", 1, on_commit=False)
+    own = publish("orders:billing", "again", 1)
+    refs = [view.ref for view in message_lists.messages("orders:billing", "ready", limit=5).rows]
+
+    outcome = jobs.move("orders:billing", "ready", "default", [*refs, refs[-1], "ready.5-5"])
+
+    assert (outcome.done, outcome.refused, outcome.missing, outcome.error) == (1, 1, 1, None)
+    assert dict(inspector.ids("default"))["ready"] == [own]
+    # Of those that wait, the references are their ids.
+    waiting = publish("emails", "welcome", 1, message_id="log.1", delay=60)
+    assert jobs.move("emails", "delayed", "default", [waiting]).done == 1
 
 
 def test_steps_of_workflows_stay_in_their_queue():

@@ -3,8 +3,9 @@
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspect, inspector, queues
+from mq_django import inspect, inspector, queues, topics
 from tests.admin.conftest import BASE
+from tests.seeding import publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -57,3 +58,16 @@ def test_one_is_moved_from_its_page(operator):
     (row,) = operator.get(f"{BASE}emails/ready/").context["rows"]
     buttons = operator.get(row["url"]).context["buttons"]
     assert [button.get("action") for button in buttons] == [None, "move", None]
+
+
+def test_messages_in_the_log_of_a_topic_cannot_be_selected_nor_moved_from_their_page(operator, mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
+    topics["orders"].group("billing").subscribe("beginning")
+    logged = topics["orders"].publish("order.paid", 1, on_commit=False)
+    publish("orders:billing", "again", 1)
+    response = operator.get(f"{BASE}orders:billing/ready/")
+    own, in_log = response.context["rows"]
+    assert (bool(own["ref"]), logged in in_log["id"], in_log["ref"]) == (True, True, "")
+    assert response.content.decode().count('class="action-select"') == 1
+    assert [button.get("action") for button in operator.get(in_log["url"]).context["buttons"]] == []
+    assert "move" in [button.get("action") for button in operator.get(own["url"]).context["buttons"]]
