@@ -29,7 +29,7 @@ from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, find_everywhere
-from mq_django.inspector.message_views import MessageView
+from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.search import Listing, Problem, Query, Step, parse, problem_sentence, step
 
 # Find one by its id.
@@ -251,19 +251,29 @@ def _group(page: Page, query: Query, listing: Listing, views: Sequence[MessageVi
     columns = LOG_COLUMNS if state == "log" else [column for column in COLUMNS[state] if column.cell in SHOWN]
     now_ms = clock.now_ms()
     actions = [] if state == "log" else chosen_actions(page, name, state)
-    where = f"?{urlencode(fields)}" if (fields := _fields(query)) else ""
+    has_list = _has_list(query, state, views)
+    where = f"?{urlencode(fields)}" if has_list and (fields := _fields(query)) else ""
     list_url = page.url("log", name) if state == "log" else page.url("messages", name, state)
     return {
         "key": f"{state} {name}",
         "queue": name,
         "title": _title(listing),
         "queue_url": page.queue_url(name),
-        "list_url": list_url + where,
+        "list_url": list_url + where if has_list else "",
         "act_url": page.url("chosen", name, state) + where if actions else "",
         "actions": actions,
         "chosen_field": CHOSEN,
         **table(page, columns, [row_of(page, name, view, {}, now_ms=now_ms) for view in views]),
     }
+
+
+def _has_list(query: Query, state: MessageState, views: Sequence[MessageView]) -> bool:
+    """Return whether a list can have the same filter."""
+    where = query.where
+    is_by_id = bool(where.id) or any(view.id == query.named for view in views)
+    # The times in that of handled messages are about when they ended.
+    has_times = state == "handled" and (where.since_ms, where.until_ms) != (None, None)
+    return not is_by_id and not has_times
 
 
 def _fields(query: Query) -> Mapping[str, str]:

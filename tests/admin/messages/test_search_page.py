@@ -1,6 +1,7 @@
 """The search over all queues on its page: step by step, by permission, and with actions on what was found."""
 
 import re
+from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
@@ -9,7 +10,7 @@ from mq_django import topics
 from mq_django.admin import find_page
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import bury, bury_many, publish, take
+from tests.seeding import bury, bury_many, handle, publish, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -54,6 +55,25 @@ def test_what_is_found_is_grouped_with_its_list_and_its_actions(operator):
     fields = {"action": "redrive", "_selected_action": groups[0]["rows"][0]["ref"], "confirmed": "yes"}
     assert operator.post(groups[0]["act_url"], fields).status_code == 302
     assert ask(operator, "customer=C-9999 state:dead").context["step"]["groups"] == []
+
+
+def test_a_list_is_linked_only_if_it_can_have_the_same_filter(operator, mq_settings, subtests):
+    mq_settings(QUEUES={"default": {}, "emails": {"HISTORY": {"AGE": timedelta(days=3), "DATA": True}}})
+    handle("emails", "welcome", {"note": "voucher"})
+    wanted = publish("emails", "welcome", {"note": "coupon"})
+    publish("emails", "welcome", 1, message_id="coupon")
+    for query, linked in (
+        (f"id:{wanted}", {"ready emails": False}),
+        ("coupon", {"ready emails": False}),
+        ("note=coupon since:2h", {"ready emails": True}),
+        ("voucher", {"handled emails": True}),
+        ("voucher since:2h", {"handled emails": False}),
+    ):
+        with subtests.test(query=query):
+            found = ask(operator, query)
+            groups = found.context["step"]["groups"]
+            assert {group["key"]: bool(group["list_url"]) for group in groups} == linked
+            assert ("Open the list" in main_of(found)) is any(linked.values())
 
 
 def test_a_search_goes_on_by_the_link_and_by_the_browser(operator, monkeypatch):
