@@ -73,10 +73,12 @@ class Shown(NamedTuple):
 
 def _asked(page: Page) -> Shown:
     given, now_ms = page.request.GET, clock.now_ms()
-    span = given.get("span", "")
-    if span not in SPANS and (given.get("from") or given.get("to")):
-        span, until_ms = "", _ms(given.get("to", ""), now_ms)
-        since_ms = _ms(given.get("from", ""), until_ms - 3_600_000)
+    span, since, until = (given.get(name, "") for name in ("span", "from", "to"))
+    # The form always has a span and times. Those that somebody typed are not those that it was shown with.
+    is_typed = f"{since} {until}" != given.get("shown")
+    if (since or until) and (is_typed or span not in SPANS):
+        span, until_ms = "", _ms(until, now_ms)
+        since_ms = _ms(since, until_ms - 3_600_000)
         if since_ms >= until_ms:
             raise InvalidFilter(_("The start must be before the end."))
     else:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -79,6 +80,21 @@ def test_a_time_is_compared_with_the_day_before(operator):
     assert sum(step["handled"] for step in found["before"]) == 9
     said = operator.get(f"{PAGE}?queue=emails&span=hour&compare=week").content.decode()
     assert "Minutes are kept for a day" in said
+
+
+@pytest.mark.parametrize("was", ["", "?from=2020-11-20T10:00&to=2020-11-21T10:00"])
+def test_times_that_are_typed_are_shown_and_those_that_were_shown_are_not_in_the_way(operator, was):
+    page = operator.get(f"{PAGE}{was}")
+    form = dict(re.findall(r'<input[^>]* name="(from|to|shown)"[^>]* value="([^"]*)"', page.content.decode()))
+
+    asked = operator.get(PAGE, {**form, "span": "day"}).context["asked"]
+    assert asked.span == "day"
+    typed = operator.get(PAGE, {**form, "span": "hour", "from": "2019-11-19T08:00"}).context
+    assert (typed["asked"].span, typed["starts"], typed["ends"]) == ("", "2019-11-19T08:00", form["to"])
+    early = {**form, "span": "hour", "to": "2018-11-01T08:00"}
+    assert operator.get(PAGE, early).status_code == 400
+    both = operator.get(PAGE, {**early, "from": "2018-10-01T08:00"}).context
+    assert (both["asked"].span, both["starts"], both["ends"]) == ("", "2018-10-01T08:00", "2018-11-01T08:00")
 
 
 def test_a_dragged_time_is_read_in_finer_steps(operator):
