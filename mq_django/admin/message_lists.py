@@ -291,7 +291,7 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         empty=_("None found yet.") if is_filtered else str(_EMPTY[state]),
         total=total,
         is_later_page="after" in page.request.GET,
-        **_actions(page, name, state, total, has_rows=has_rows, on=is_filtered),
+        **_actions(page, name, state, total, has_rows=has_rows, on=is_filtered, by_id=bool(scanned_for)),
         **next((job_line(page, name, acted) for acted in ACTIONS if acted == state), {}),
         **filter_form.shown(page, message_id=message_id, with_error=state == "dead"),
         filter_by_end=state == "handled",
@@ -374,14 +374,19 @@ def _links(page: Page, name: str, *, has_rows: bool, is_filtered: bool) -> list[
     return found
 
 
-def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows: bool, on: bool) -> dict[str, Any]:
-    """Return what this user can do with selected messages, and with all, or with all that match if a filter is `on`."""
+def _actions(
+    page: Page, name: str, state: MessageState, total: str, *, has_rows: bool, on: bool, by_id: bool
+) -> dict[str, Any]:
+    """Return what this user can do with selected messages, and with all, or with all that match if a filter is `on`.
+
+    A job has no filter by id.
+    """
     query, context = filter_form.query(page), dict[str, Any]()
     context |= {"act_url": page.url("chosen", name, state) + query, "chosen_field": CHOSEN}
     if not has_rows or not page.can(OPERATE):
         return context
     one, every = offered(name, state), []
-    for what in next((found for acted, found in ACTIONS.items() if acted == state), ()):
+    for what in () if by_id else next((found for acted, found in ACTIONS.items() if acted == state), ()):
         if (what == DELETE and not page.can(PURGE)) or (what == MOVE and MOVE not in one):
             continue
         words = _ALL[verb_of(state, what)]

@@ -100,6 +100,14 @@ def test_above_a_filtered_list_only_what_matches_is_purged(operator):
         assert re.findall(r'/\w+/all/delete/[^"]*', filtered) == [f"/{place}/all/delete/?name=welcome"]
 
 
+def test_above_the_message_with_an_id_nothing_is_done_to_all(operator):
+    """A job has no filter by id."""
+    message_id = publish_many("emails", [("welcome", 1), ("welcome", 2)])[1]
+    found = operator.get(f"{BASE}emails/ready/", {"id": message_id}, follow=True)
+    assert [message_id in row["id"] for row in found.context["rows"]] == [True]
+    assert not found.context.get("all_actions")
+
+
 def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator):
     publish("emails", "welcome", 1, delay=60)
     for fields in ({"id": "m1"}, {"error": "no"}, {"of_name": "a", "of_error": "b"}, {"until": "x"}):
