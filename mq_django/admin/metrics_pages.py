@@ -112,6 +112,8 @@ class _Found(NamedTuple):
     metrics: Metrics
     before: Activity | None
     rows: Sequence[NameActivity]
+    #: There are too many of them to read.
+    rows_left_out: bool
     #: When versions of the project began, and which.
     deploys: Sequence[tuple[int, str]]
     pauses: Sequence[PausedTime]
@@ -141,8 +143,12 @@ def _read(asked: Shown) -> _Found:
     before = None
     if asked.compared and not _is_too_long_ago(asked, period):
         before = _of(asked, period.before(COMPARED[asked.compared][1])).activity
-    rows = found.rows if asked.by == BY[0] else _summed(metrics.host_metrics(period), asked.by)
-    return _Found(found, before, rows, metrics.deploys(period), metrics.paused_times(period, asked.queue))
+    activity, rows = found.activity, found.rows
+    if asked.by != BY[0]:
+        activity = metrics.host_metrics(period)
+        rows = _summed(activity.names, asked.by)
+    left_out = activity.names_left_out
+    return _Found(found, before, rows, left_out, metrics.deploys(period), metrics.paused_times(period, asked.queue))
 
 
 def _of(asked: Shown, period: Period) -> Metrics:
@@ -193,6 +199,7 @@ def show(page: Page) -> HttpResponse:
         menus=_menus(asked),
         rows=[_row(asked, row) for row in found.rows[:MAX_ROWS]],
         unlisted=text.number(unlisted) if (unlisted := len(found.rows) - MAX_ROWS) > 0 else "",
+        rows_left_out=found.rows_left_out,
         row_head=_by(asked)[asked.by],
         has_times=asked.by == BY[0],
         errors=[f"{name}: {error}" for name, error in found.metrics.errors.items()][:MAX_ROWS],
@@ -333,6 +340,7 @@ def as_json(page: Page) -> HttpResponse:
             "before": list(_steps(found.before)) if found.before else None,
             "by": asked.by if asked.by != BY[0] else "handler" if asked.queue else "queue",
             "rows": [_named(row) for row in found.rows],
+            "rows_left_out": found.rows_left_out,
             "deploys": [{"at": _iso(ms), "version": version} for ms, version in found.deploys],
             "pauses": [*map(_paused_values, found.pauses)],
             "errors": found.metrics.errors,

@@ -5,7 +5,7 @@ consumers have done by host and version, which is only known of all queues toget
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
@@ -13,10 +13,10 @@ from mq_django.core import clock
 from mq_django.core.keys import HostKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.action_log import Action, Criteria, search, undoable
-from mq_django.inspector.queue_view import STATES, Activity, NameActivity, Period, activity_of
-from mq_django.inspector.queues import MAX_COUNTERS, activity_in, all_configs, transports_of, whole_configs
-from mq_django.inspector.statistics import counted
-from mq_django.stores.counters import DEPTH, TOOK, WAITED, WHAT, added, counter_fields, read_versions, there
+from mq_django.inspector.queue_view import Activity, NameActivity, Period, activity_of
+from mq_django.inspector.queues import activity_in, all_configs, transports_of, whole_configs
+from mq_django.inspector.statistics import DEPTHS, counted
+from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, read_versions, there
 from mq_django.transport.connections import open_transport
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
@@ -24,7 +24,6 @@ from mq_django.transport.sessions import fan_out, reply_or_raise
 
 #: Counters of all queues that a page reads. With more of them it leaves out times, then depths.
 MOST = 300_000
-DEPTHS = tuple(DEPTH + state for state in STATES)
 KINDS = ((*WHAT, *DEPTHS, *TOOK, *WAITED), (*WHAT, *DEPTHS), WHAT)
 
 #: Minutes of steps: the shortest with which a period has at most STEPS is used.
@@ -124,15 +123,15 @@ def _named(totals: Mapping[bytes, bytes], name: bytes) -> Mapping[bytes, bytes]:
     return {field + name: value for field, value in totals.items() if b"|depth." not in field}
 
 
-def host_metrics(period: Period) -> Sequence[NameActivity]:
-    """Return what the consumers of all queues have handled, by `host|version`.
+def host_metrics(period: Period) -> Activity:
+    """Return what the consumers of all queues have handled; its names are `host|version`.
 
     Raises:
         StoreError: cannot reach Redis.
     """
     keys, transport = HostKeys(get_config().namespace), open_transport("inspect", "")
-    found = counted([period.keys(keys)], [transport], slots=period.size, longest=MAX_COUNTERS)
-    return activity_of(period.by_start(found), period).names
+    found = counted([period.keys(keys)], [transport], slots=period.size)
+    return replace(activity_of(period.by_start(found.hashes), period), names_left_out=found.names_left_out)
 
 
 def deploys(period: Period) -> list[tuple[int, str]]:

@@ -77,6 +77,8 @@ class Activity:
     waited_each: tuple[Spread, ...] = ()
     #: The busiest first.
     names: tuple[NameActivity, ...] = ()
+    #: There were too many to read, and `names` has at most the one that was asked for.
+    names_left_out: bool = False
     #: State -> the maximum of messages in it in each step, None where none was noted. Empty if none was noted at all.
     depth: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 

@@ -21,9 +21,6 @@ from mq_django.stores.topic_stats import MAX_NAMES, group_names, shares
 from mq_django.transport.connections import node_of, open_transport, open_transports
 from mq_django.transport.sessions import Transport
 
-#: Counters that a page reads; with more of them, only the totals are read.
-MAX_COUNTERS = 30_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
@@ -80,13 +77,15 @@ def queue(name: str, *, of: str = "") -> QueueView:
     config = get_config().queue(name)
     parts = config.each_part
     transports = transports_of(parts)
-    found, happened = statistics.read_closely(parts, transports, longest=MAX_COUNTERS, of=of)
+    found, happened = statistics.read_closely(parts, transports, of=of)
     views = _with_waits(list(map(_shown, parts, found)), parts, transports)
     return replace(statistics.summed(config, views), activity=happened)
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
     """Return the activity of a queue in the last hours, per hour; if `of` is given, of messages with that name.
+
+    Above 30,000 counters, `names` is not read except for `of`, and `names_left_out` is True.
 
     Raises:
         UnknownQueue: the queue is not configured.
@@ -101,8 +100,8 @@ def activity_in(config: QueueConfig | TopicConfig, period: Period, *, of: str = 
     """Return the activity of a queue or topic in a period; see activity()."""
     parts = config.each_part
     keys = [period.keys(part.keys) for part in parts]
-    found = statistics.counted(keys, transports_of(parts), slots=period.size, longest=MAX_COUNTERS)
-    return activity_of(period.by_start(found), period, of=of)
+    found = statistics.counted(keys, transports_of(parts), slots=period.size, of=of)
+    return replace(activity_of(period.by_start(found.hashes), period, of=of), names_left_out=found.names_left_out)
 
 
 def require_queue(name: str) -> None:

@@ -21,7 +21,7 @@ from mq_django.inspector.readers import held, open_reader, reader_of
 from mq_django.inspector.stream_reader import Receipt
 from mq_django.registry import kinds
 from mq_django.stores.background_jobs import jobs_of
-from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
+from mq_django.stores.counters import DEPTH, TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
 from mq_django.stores.dead_letters import text_of
 from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import MAX_NAMES, TopicStats, topic_stats
@@ -31,6 +31,9 @@ from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_r
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
+#: Counters that a page reads; with more of them, only the totals or one name are read.
+MAX_COUNTERS = 30_000
+DEPTHS = tuple(DEPTH + state for state in queue_view.STATES)
 
 
 def read_views(
@@ -65,12 +68,11 @@ def _stats(topics: Sequence[TopicConfig], transports: Sequence[Transport]) -> Se
 
 
 def read_closely(
-    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, longest: int, of: str = ""
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, of: str = ""
 ) -> tuple[list[queue_view.QueueView | StoreError], queue_view.Activity]:
     """Return the statistics of a queue, or of its partitions, and the activity of the last hour of all together.
 
-    The activity is that of messages named `of`, or of all. Includes the activity by name if there are at most `longest`
-    counters. Each partition also has its totals.
+    The activity is that of messages named `of`, or of all. Each partition also has its totals.
     """
     now_ms = clock.now_ms()
     hour = now_ms // 3_600_000
@@ -79,8 +81,9 @@ def read_closely(
     if not readable_ones:
         return views, queue_view.NONE
     keys = [[configs[number].keys.minutes(hour - ago) for ago in (0, 1)] for number in readable_ones]
-    found = counted(keys, [transports[number] for number in readable_ones], slots=60, longest=longest)
-    return views, queue_view.activity_of_hour(*found, now_ms=now_ms, of=of)
+    found = counted(keys, [transports[number] for number in readable_ones], slots=60, of=of)
+    activity = queue_view.activity_of_hour(*found.hashes, now_ms=now_ms, of=of)
+    return views, replace(activity, names_left_out=found.names_left_out)
 
 
 def _with_log(
@@ -172,23 +175,31 @@ def hours_of(
     return list(map(read, fan_out(transports, pipelines)))
 
 
-def counted(
-    keys: Sequence[Sequence[str]], transports: Sequence[Transport], *, slots: int, longest: int
-) -> list[Mapping[bytes, bytes]]:
-    """Return the counters of hashes: all if there are at most `longest` fields, else only the totals.
+class Counters(NamedTuple):
+    """The counters of hashes."""
+
+    hashes: list[Mapping[bytes, bytes]]
+    #: There are too many of them: see counted().
+    names_left_out: bool
+
+
+def counted(keys: Sequence[Sequence[str]], transports: Sequence[Transport], *, slots: int, of: str = "") -> Counters:
+    """Return the counters of hashes: all if there are few, else only the totals, or only the name `of`.
 
     Those of several partitions, each of which has its transport and the same number of hashes, are added up. Two round
     pipelines per server.
     """
     lengths = fan_out(transports, [[("HLEN", key) for key in each] for each in keys])
-    if sum(reply_or_raise(length) for each in lengths for length in each) <= longest:
+    many = sum(reply_or_raise(length) for each in lengths for length in each) > MAX_COUNTERS
+    if not many:
         replies = fan_out(transports, [[("HGETALL", key) for key in each] for each in keys])
         found = [[_pairs(reply_or_raise(reply)) for reply in each] for each in replies]
     else:
-        fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
+        kinds = (*WHAT, *TOOK, *WAITED) if of else (*WHAT, *DEPTHS, *TOOK, *WAITED)
+        fields = [field + of.encode() for field in counter_fields(range(slots), kinds)]
         replies = fan_out(transports, [[("HMGET", key, *fields) for key in each] for each in keys])
         found = [[there(fields, reply_or_raise(reply)) for reply in each] for each in replies]
-    return [each[0] if len(each) == 1 else added(each) for each in zip(*found, strict=True)]
+    return Counters([each[0] if len(each) == 1 else added(each) for each in zip(*found, strict=True)], many)
 
 
 # The sums over the partitions of a queue.

@@ -462,7 +462,7 @@ def _rates(options: Options) -> VerbResult:
         views = inspect.queues()
         rows: list[dict[str, Any]] = [_per_minute(view) for view in views if not view.error]
         return with_away(rows, table(rows), "No queue is configured.", _away(views), note=_left_out(options))
-    rows, since = [], None
+    rows, since, left_out = [], None, []
     for name in names:
         # The counters of one hour are by the minute.
         found = inspect.activity(name, hours=hours) if hours and hours > 1 else inspect.queue(name).activity
@@ -473,8 +473,10 @@ def _rates(options: Options) -> VerbResult:
             for each in found.names
         ]
         since = moment_text(found.since_ms)
+        left_out += [name] * found.names_left_out
     lines = table([{**row, "name": row["name"] or TOTAL} for row in rows])
-    return VerbResult([{**row, "since": since} for row in rows], [*lines, f"Since {since}."])
+    note = f"There are too many figures to list the names of: {', '.join(left_out)}." if left_out else ""
+    return VerbResult([{**row, "since": since} for row in rows], [*lines, f"Since {since}."], note=note)
 
 
 def _per_minute(view: QueueView) -> dict[str, Any]:

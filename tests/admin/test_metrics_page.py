@@ -64,6 +64,27 @@ def test_a_queue_has_a_row_for_each_handler_and_charts_of_one(operator):
     assert {row["name"]: row["handled"] for row in found["rows"]} == {"bye": 5, "welcome": 3}
 
 
+def test_figures_of_one_handler_are_right_however_many_there_are(operator, monkeypatch):
+    happen("emails", "handled", 3)
+    happen("emails", "handled", 5, name="bye")
+    beat("emails", handled=0, since_ms=clock.now_ms())
+    Sampler().run_once()
+    forget_claim()
+    beat("emails", handled=6)
+    Sampler().run_once()
+    monkeypatch.setattr("mq_django.inspector.statistics.MAX_COUNTERS", 1)
+
+    for query, handled, names in (("", 8, []), ("&of=welcome", 3, ["welcome"]), ("&by=host", 8, [])):
+        found = read(operator, f"?queue=emails{query}")
+        assert sum(step["handled"] for step in found["steps"]) == handled
+        assert ([row["name"] for row in found["rows"]], found["rows_left_out"]) == (names, True)
+        page = operator.get(f"{PAGE}?queue=emails{query}").content.decode()
+        assert "There are too many figures to list them here." in page
+        assert "No activity." not in page
+        assert ("Messages by state" in page) == (not names)
+    assert not read(operator)["rows_left_out"]
+
+
 def test_a_queue_may_have_the_name_of_a_parameter(operator, mq_settings):
     mq_settings(QUEUES={"name": {}})
     happen("name", "handled", 3)

@@ -26,6 +26,13 @@ def test_rates_of_a_queue_are_by_name():
     assert mq_json("status", "--rates", "emails", "--hours", "2")[0]["name"] is None
 
 
+def test_rates_say_that_there_are_too_many_names(monkeypatch, capsys):
+    tally("emails", {("handled", "welcome"): 4, ("handled", "remind"): 2})
+    monkeypatch.setattr("mq_django.inspector.statistics.MAX_COUNTERS", 1)
+    assert [row["handled"] for row in mq_json("status", "--rates", "emails")] == [6]
+    assert "too many figures to list the names of: emails." in capsys.readouterr().err
+
+
 @pytest.fixture
 def shifted():
     yield clock.set_shift

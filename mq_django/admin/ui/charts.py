@@ -411,7 +411,11 @@ def names(page: Page, activity: Activity) -> dict[str, Any]:
         for found in activity.names[:MAX_NAMES]
     ]
     unlisted = len(activity.names) - len(rows)
-    return {"names": rows, "unlisted_names": text.number(unlisted) if unlisted else ""}
+    return {
+        "names": rows,
+        "unlisted_names": text.number(unlisted) if unlisted else "",
+        "names_left_out": activity.names_left_out,
+    }
 
 
 def name_cells(found: NameActivity) -> dict[str, Any]:

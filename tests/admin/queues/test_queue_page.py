@@ -94,15 +94,22 @@ def test_the_charts_are_there_as_a_table(operator):
 
 
 def test_more_counters_than_a_page_reads_are_still_charts(operator, monkeypatch):
-    """Only the table by name is left out."""
-    monkeypatch.setattr("mq_django.inspector.queues.MAX_COUNTERS", 5)
+    """Only the table by name is left out, and says so; what is asked for by name is right."""
+    monkeypatch.setattr("mq_django.inspector.statistics.MAX_COUNTERS", 5)
     happened()
+    said = "There are too many figures to list them here."
 
     for span in ("hour", "day"):
         response = operator.get(PAGE, {"span": span})
         assert "9 published, 9 handled" in main_of(response)
         assert "Latency: p50 3.0 s" in main_of(response)
         assert response.context["names"] == []
+        assert said in main_of(response)
+        assert "No activity." not in main_of(response)
+        response = operator.get(PAGE, {"span": span, "of": "report"})
+        assert "0 published, 1 handled" in main_of(response)
+        assert ["report" in row["name"] for row in response.context["names"]] == [True]
+        assert said in main_of(response)
 
 
 def test_many_names_are_listed_up_to_a_number(operator):
