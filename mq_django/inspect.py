@@ -28,8 +28,10 @@ Producers and consumers never use this module, so that nothing people look at is
 """
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, signature
+from operator import is_
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
@@ -39,6 +41,7 @@ from mq_django.core.ids import is_text
 from mq_django.core.jsontext import LAST_MS
 from mq_django.core.limits import LIMITS, LimitChange
 from mq_django.core.project import Thresholds
+from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidArguments
 from mq_django.inspector import (
@@ -71,7 +74,7 @@ LARGEST = 10**9
 def _checked(
     function: Callable[Arguments, Result], *, names: str = "strict", but: Collection[str] = ()
 ) -> Callable[Arguments, Result]:
-    """Let a function refuse arguments of other types with an error of ours, before it reads anything.
+    """Let a function refuse arguments of other types with an error of ours, and return no secrets in keys.
 
     `names` is "surrogateescape" for one that takes references, whose bytes need not be UTF-8. `but` has the arguments
     that the function refuses itself, because it knows better what they may be.
@@ -88,9 +91,26 @@ def _checked(
             for each in () if name == "written" and isinstance(value, str) else value if is_many else (value,):
                 if expected := _unlike(hints[name], each, names, LAST_MS if name.endswith("_ms") else LARGEST):
                     raise InvalidArguments(f"{name}= takes {expected}, not {repr_of(each)}")
-        return function(*args, **kwargs)
+        found: Result = _without_secrets(function(*args, **kwargs))
+        return found
 
     return checked
+
+
+def _without_secrets(found: Any) -> Any:
+    """Return what was found with the secrets in keys and holds replaced: what acts on messages needs the real ones."""
+    changed: dict[str, Any] = {}
+    if isinstance(found, MessageView):
+        changed = {"key": found.key and redact_forms(found.key)}
+    elif isinstance(found, Hold):
+        changed = {"value": redact_forms(found.value), "error": redact_text(found.error)}
+    elif type(found) in (list, tuple):
+        each = type(found)(map(_without_secrets, found))
+        return found if all(map(is_, each, found)) else each
+    elif is_dataclass(found):
+        changed = {field.name: _without_secrets(getattr(found, field.name)) for field in fields(found)}
+    changed = {name: value for name, value in changed.items() if value is not getattr(found, name)}
+    return replace(found, **changed) if changed else found
 
 
 def _unlike(kind: Any, value: object, names: str, largest: int) -> str:

@@ -18,7 +18,7 @@ from mq_django.core.jsontext import score, score_ms, whole
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.limits import Rate
 from mq_django.core.messages import Ending
-from mq_django.core.redaction import redact_forms
+from mq_django.core.redaction import is_redacted, redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
 from mq_django.inspector.message_views import MessageView, moment_text, name_of
@@ -270,6 +270,9 @@ def why_not_running(queue: str, view: MessageView) -> str:
     """
     if view.state in ("dead", "handled"):
         return ending_of(view)
+    if is_redacted(view.key):
+        # Its line and what holds it are found by the real key.
+        view = open_reader(queue).get(view.state, view.ref) or view
     return why(cause_of(view, read_queue(queue)), name=view.name, can_see_data=True)
 
 

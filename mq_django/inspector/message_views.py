@@ -73,6 +73,7 @@ class MessageView:
     #: Bytes of its data as JSON; if these were not read, of what was found instead.
     size: int = 0
     attempt: int = 1
+    #: Real, so that its line is found; `mq_django.inspect` replaces its secrets.
     key: str | None = None
     priority: int = 0
     unique: str | None = None

@@ -15,6 +15,7 @@ from mq_django.core.breakers import Hold
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.limits import NO_LIMIT, LimitChange, LimitName, Limits
 from mq_django.core.project import OF_PARTS, Problem
+from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape, truncate
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
 from mq_django.inspector.queue_view import GROWING, Blocker, HeldKeys, Pause, QueueView
@@ -175,7 +176,7 @@ def _of_held(view: QueueView, what: Problem) -> str:
         return f"{breaker(first, view.now_ms)} {_more(len(others))}".rstrip()
     first, *others = view.held_by_people or [Hold(kind="key")]
     said = _("holds its messages named “%(name)s”.") if first.kind == "name" else _("holds the messages of a key.")
-    words = [said % {"name": truncate(escape(first.value), 200)}, _more(len(others)), hold_details(first)]
+    words = [said % {"name": truncate(escape(redact_forms(first.value)), 200)}, _more(len(others)), hold_details(first)]
     return " ".join(filter(None, words))
 
 
@@ -295,7 +296,7 @@ def breaker(found: Hold, now_ms: int) -> str:
         "name": _("waits for the partner of “%(name)s” since %(time)s: %(why)s"),
         "key": _("waits for the partner of a key since %(time)s: %(why)s"),
     }[found.kind]
-    since, name = date(found.since_ms or now_ms), truncate(escape(found.value), 200)
+    since, name = date(found.since_ms or now_ms), truncate(escape(redact_forms(found.value)), 200)
     return said % {"time": since, "name": name, "why": breaker_details(found, now_ms)}
 
 

@@ -20,7 +20,14 @@ from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, InvalidFilter, NotSupported, StreamNotFound, UnknownQueue, WaitTimeout
 from mq_django.inspector import dead_letters, explain
-from mq_django.inspector.message_lists import FoundMessageIn, SearchResult, TaskEnding, find_message, messages
+from mq_django.inspector.message_lists import (
+    FoundMessageIn,
+    SearchResult,
+    TaskEnding,
+    find_everywhere,
+    find_message,
+    messages,
+)
 from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
@@ -31,6 +38,7 @@ from mq_django.inspector.message_views import (
     stream_of,
     without_secrets,
 )
+from mq_django.inspector.queues import queue as read_queue
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.search import Listing, Problem, Query, parse, problem_sentence, step
@@ -185,7 +193,7 @@ def _selects(options: Options) -> bool:
 
 def _search(message_id: str) -> SearchResult:
     """Return where a message is in all queues."""
-    return inspect.find_everywhere(message_id, seconds=SECONDS)
+    return find_everywhere(message_id, seconds=SECONDS)
 
 
 def unknown(message_id: str, search: SearchResult) -> str:
@@ -312,7 +320,7 @@ def _why(queue: str, found: MessageView) -> dict[str, Any]:
     """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
     if found.state in ("dead", "handled"):
         return {"kind": found.ending or "dead", "sentence": explain.ending_of(found)}
-    cause = explain.cause_of(found, inspect.queue(queue))
+    cause = explain.cause_of(found, read_queue(queue))
     numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
     texts = {"consumer": cause.consumer, "key": redact_forms(cause.key)}
     return {
@@ -467,7 +475,7 @@ def _check_known(message_id: str, queue: str | None) -> None:
     """
     configs = [*(get_config().each_part() if queue is None else get_config().queue(queue).each_part)]
     if not any(stream_of(config.name, message_id) for config in configs):
-        search = inspect.find_everywhere(message_id, seconds=SECONDS)
+        search = find_everywhere(message_id, seconds=SECONDS)
         if not search.found and not not_searched(search):
             raise CommandError(unknown(message_id, search), returncode=UNKNOWN)
 

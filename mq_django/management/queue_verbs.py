@@ -19,7 +19,7 @@ from mq_django.core.limits import Limits, Rate
 from mq_django.core.message_format import moment
 from mq_django.core.partitions import public_name
 from mq_django.core.project import Problem, Thresholds
-from mq_django.core.redaction import redact_forms, redact_text
+from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import ConnectionLost, MQError, StoreError
 from mq_django.inspector import actions, key_lines, plans
@@ -527,11 +527,11 @@ def _holds(queues: Sequence[str]) -> VerbResult:
 def _held(found: Hold) -> dict[str, Any]:
     return {
         "kind": found.kind,
-        "value": redact_forms(found.value) or None,
+        "value": found.value or None,
         "state": found.state,
         "who": found.who or None,
         "reason": found.reason or None,
-        "error": redact_text(found.error) or None,
+        "error": found.error or None,
         "since": moment_text(found.since_ms),
         "until": moment_text(found.until_ms),
         "next_probe": moment_text(found.next_ms),

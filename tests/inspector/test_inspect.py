@@ -2,8 +2,9 @@
 
 import pytest
 
-from mq_django import inspect
+from mq_django import inspect, topics
 from mq_django.errors import InvalidArguments, MQError, NotSupported
+from tests.seeding import beat, opened, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -74,3 +75,30 @@ def test_a_text_is_no_list_and_the_log_has_a_function_of_its_own():
         inspect.hold("default", name=7)
     with pytest.raises(NotSupported, match=r"in_log\(\)"):
         inspect.messages("default", "log", limit=5)
+
+
+#: It looks like a secret.
+KEY = f"ghp_{'a' * 36}"
+
+
+def test_keys_have_no_secrets_and_what_waits_for_one_is_still_explained(mq_settings):
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}}, TOPICS={"orders": {}})
+    ids = [publish("emails", "welcome", number, key=KEY) for number in range(2)]
+    topics["orders"].publish("paid", 1, key=KEY, on_commit=False)
+    opened("emails").take("c1", count=2)
+    beat("emails", consumers=1)
+    inspect.hold("emails", key=f"ghp_{'b' * 36}")
+    (parked,) = inspect.messages("emails", "parked", limit=5).rows
+
+    (hold,), *_ = held = [inspect.holds("emails"), inspect.queue("emails").holds, inspect.queues(["emails"])[0].holds]
+    views = [
+        parked,
+        inspect.get_message("emails", "parked", parked.ref),
+        inspect.find_message("emails", ids[0]),
+        inspect.find_everywhere(ids[1], seconds=1).found[0].view,
+        *inspect.in_log("orders", limit=5).rows,
+    ]
+    assert [view.key for view in views] == ["[redacted]"] * 5
+    assert [each.value for (each,) in held] == ["[redacted]"] * 3
+    assert hold.state == "held"
+    assert inspect.why("emails", parked).startswith("The limit for key “[redacted]” is reached: 1 at once.")
