@@ -7,6 +7,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
+from mq_django.errors import ConnectionRejected
 from mq_django.transport.failures import SENTINEL_ADVICE, translated
 from mq_django.transport.sessions import Session
 
@@ -48,7 +49,7 @@ def examine(client: redis.Redis) -> list[Finding]:
         info: dict[str, Any] = client.info()
     # As Redis and older versions of Valkey say it, and as Valkey 9 does.
     if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):
-        return [Finding("sentinel", "The server is a Sentinel, which has no queues.", SENTINEL_ADVICE, fatal=True)]
+        raise ConnectionRejected(f"The server is a Sentinel, which has no queues. {SENTINEL_ADVICE}")
     found = [
         _of_version(info, known),
         _of_eviction(info),

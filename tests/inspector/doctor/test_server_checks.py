@@ -10,6 +10,7 @@ from mq_django.core import clock
 from mq_django.transport.cluster_topology import hash_slot
 from mq_django.transport.connections import close_clients
 from tests.inspector.doctor.conftest import levels
+from tests.sentinel_rig import running_sentinel
 from tests.transport.impostor import Impostor
 from tests.waiting import wait_until
 
@@ -99,6 +100,16 @@ def test_a_server_that_cannot_be_reached(mq_settings, found):
     assert (finding.code, finding.level) == ("D100", "error")
     assert "Cannot reach Redis at 127.0.0.1:1" in finding.seen
     assert "s3cret" not in str(finding)
+
+
+def test_a_sentinel_in_the_place_of_a_server(mq_settings, found):
+    with running_sentinel(1) as sentinel:
+        mq_settings(CONNECTION=f"redis://127.0.0.1:{sentinel.port}/0")
+        (finding,) = found("D1")
+        close_clients()
+    assert (finding.code, finding.level) == ("D100", "error")
+    assert "is a Sentinel" in finding.seen
+    assert "write redis+sentinel://" in finding.seen
 
 
 def test_a_server_that_does_not_answer(server_with, found):
