@@ -1,6 +1,7 @@
 """The page of a topic, and the section of topics and groups on the page of all queues."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.http import HttpResponse
@@ -15,11 +16,13 @@ from mq_django.admin.ui.page import VIEW, Page, listed_problems, needs, topic_ta
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.errors import StoreError
 from mq_django.inspector import topics
-from mq_django.inspector.problem_list import QueueProblem, problems_among
+from mq_django.inspector.problem_list import QueueProblem, get_mutes, problems_among
 from mq_django.inspector.queue_view import Activity, QueueView
 from mq_django.inspector.queues import activity_in
 from mq_django.inspector.topics import GroupStats, TopicView
+from mq_django.stores.preferences import Mutes
 
 # The offset and lag of a group of a topic, for its page and for tables.
 
@@ -215,7 +218,7 @@ def overview(
 
 
 def unread(found: Sequence[TopicView]) -> list[QueueProblem]:
-    """Return the topics that cannot be read, or not with all their groups, as problems."""
+    """Return the topics that cannot be read, or not with all their groups, as problems, also muted ones."""
     errors = [(topic.name, _("cannot be read: %(error)s") % {"error": topic.error}) for topic in found if topic.error]
     for topic in found:
         if topic.left_out:
@@ -225,8 +228,20 @@ def unread(found: Sequence[TopicView]) -> list[QueueProblem]:
                 topic.left_out,
             )
             errors.append((topic.name, words % {"count": text.number(topic.left_out)}))
+    mutes: Mutes = {}
+    if errors:
+        # Their server may be the problem.
+        with suppress(StoreError):
+            mutes = get_mutes()
     return [
-        QueueProblem(queue=name, kind="unreadable", sentence=f"{name} {said}", figure=None, threshold=None)
+        QueueProblem(
+            queue=name,
+            kind="unreadable",
+            sentence=f"{name} {said}",
+            figure=None,
+            threshold=None,
+            mute=mutes.get((name, "unreadable")),
+        )
         for name, said in errors
     ]
 

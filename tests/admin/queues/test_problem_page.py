@@ -70,6 +70,21 @@ def test_a_muted_problem_is_counted_nowhere_until_it_is_unmuted(operator, viewer
     assert [problem.kind for problem in inspect.problems()] == ["unconsumed", "unhandled", "paused"]
 
 
+def test_a_muted_problem_of_a_topic_is_left_out(operator, mq_settings, redis_client):
+    mq_settings(TOPICS={"alerts": {}})
+    redis_client.set(get_config().topic("alerts").keys.log, "text")
+    pages = (BASE, PAGE, f"{BASE}alerts/change/")
+    assert ["cannot be read" in operator.get(page).content.decode() for page in pages] == [True] * 3
+
+    operator.post(f"{BASE}problems/mute/?queue=alerts&kind=unreadable", {"span": "1 h", "confirmed": "yes"})
+
+    assert operator.get(PAGE).context["severities"] == []
+    assert [strip_tags(each["queue"]) for each in operator.get(PAGE).context["muted"]] == ["alerts"]
+    for page in (BASE, f"{BASE}alerts/change/"):
+        context = operator.get(page).context
+        assert (context["problems"], context["muted_problems"]) == ([], "1")
+
+
 def test_a_mute_is_listed_and_ended_also_while_there_is_no_problem(operator):
     beat("emails")
     inspect.mute("emails", "unconsumed", seconds=7 * 86400)
