@@ -209,8 +209,7 @@ def note_work(transport: Transport, keys: HostKeys, consumers: Mapping[str, Work
         ]
     if gone:
         commands.append(("HDEL", keys.of("counted"), *gone))
-    for reply in transport.pipeline(commands) if commands else ():
-        reply_or_raise(reply)
+    transport.ask_all(commands)
 
 
 def read_versions(transport: Transport, keys: HostKeys) -> dict[str, int]:

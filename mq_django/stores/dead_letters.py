@@ -20,7 +20,7 @@ from mq_django.stores.outbox_marks import note_rows
 from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 # The fields of a stream's entry as scripts return them, with long values replaced by their length.
 
@@ -244,8 +244,8 @@ class DeadLetters:
         commands: list[Command] = [("XRANGE", self._keys.dead, entry, entry) for entry in entries if is_entry(entry)]
         return [
             (found.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
-            for reply in (self._transport.pipeline(commands) if commands else [])
-            for found, flat in reply_or_raise(reply)
+            for rows in self._transport.ask_all(commands)
+            for found, flat in rows
         ]
 
     def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:

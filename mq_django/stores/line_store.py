@@ -85,7 +85,7 @@ class LineStore(StreamStore):
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also, then=[self._wake_command()])[0]
+        return self._settling.settle(consumer, settlements, also=also, then=[wake_command(self.config)])[0]
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch(): wait for a message, a permit or the next look at a line."""
@@ -104,7 +104,7 @@ class LineStore(StreamStore):
         if not (asked and self._limits.needs_tokens):
             return list(deliveries)
         commands = [("ZSCORE", self.keys.permits, f"{item.stream}-{item.entry.decode()}") for item in asked]
-        scores = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
+        scores = self._transport.ask_all(commands)
         gone = [item for item, score in zip(asked, scores, strict=True) if score is None]
         if gone:
             self.settle(consumer, [Settlement(item, HandBack()) for item in gone])
@@ -176,11 +176,6 @@ class LineStore(StreamStore):
         self._take_again = bool(more)
         return self._source.in_order(ready, front, lead, *positions)
 
-    def _wake_command(self) -> Command:
-        keys = self.keys
-        key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
-        return scripts.command("lines_wake", keys=key_names, args=[self._limits.concurrency or 0])
-
     def _fetch_command(self, consumer: str, count: int) -> Command:
         keys, limits, fair = self.keys, self._limits, self._limits.fair
         args = [*self._arguments(consumer), count, self._turn, _flag(limits.ordered), _flag(fair is not None)]
@@ -217,6 +212,13 @@ Skip = Literal["SKIPPED", "CHANGED", "RUNS"]
 _WORDS: dict[bytes, Skip] = {b"SKIPPED": "SKIPPED", b"CHANGED": "CHANGED", b"RUNS": "RUNS"}
 
 
+def wake_command(config: QueueConfig) -> Command:
+    """Return the command that wakes a consumer, if there is something for it: see `lua/lines_wake.lua`."""
+    keys = config.keys
+    key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
+    return scripts.command("lines_wake", keys=key_names, args=[config.concurrency.queue or 0])
+
+
 def read_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: int) -> Command:
     """Return the command that reads up to `count` messages and tokens of a line: see `lua/lines_read.lua`."""
     keys = config.keys
@@ -239,11 +241,7 @@ def skip_head(config: QueueConfig, transport: Transport, key_hash: int, token: s
     """
     keys = config.keys
     skip = scripts.command("lines_skip", keys=[keys.permits, keys.next_checks], args=[key_hash, token])
-    key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
-    wake = scripts.command("lines_wake", keys=key_names, args=[config.limits.concurrency or 0])
-    skipped, woken = (reply_or_raise(reply) for reply in transport_of(config, transport).pipeline([skip, wake]))
-    del woken
-    return _WORDS[skipped]
+    return _WORDS[transport_of(config, transport).ask_all([skip, wake_command(config)])[0]]
 
 
 # The limits that the partitions of a queue have in common: RATE_LIMIT and CONCURRENCY of the queue as a whole.
@@ -306,13 +304,12 @@ class Shares:
             StoreError: Redis cannot be reached, or refuses.
         """
         keys, rate, most = self._config.keys, self._config.rate_limit.queue, self._config.concurrency.queue
-        of_rate = (0, 0) if rate is None else (rate.count, rate.micros)
         ttl = self._lasts // timedelta(milliseconds=1)
         # Said once: if the reply is lost, grants may be lost, and none is given back twice.
         unused, self._unused = self._unused, 0
         of_consumer: list[Argument] = [self._consumer, held, more, unused, self._turn, ttl, keys.arrivals]
         given, wait, turn = self._transport.run(
-            "shares_ask", [keys.limits, keys.shares, keys.control], [*of_rate, most or 0, *of_consumer]
+            "shares_ask", [keys.limits, keys.shares, keys.control], [*_rate(rate), most or 0, *of_consumer]
         )
         self._turn = turn.decode()
         self._known, self._since = held + given, time.monotonic()

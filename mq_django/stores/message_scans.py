@@ -32,7 +32,7 @@ from mq_django.stores.dead_letters import (
 from mq_django.stores.moving import Whole
 from mq_django.stores.outbox_marks import note_ended
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: The places of messages that are deleted or moved, and of all that jobs act on.
 DeletableState = Literal["ready", "delayed", "unhandled", "parked"]
@@ -85,10 +85,6 @@ class SortedSet:
         found = [self._found(member, body, with_data) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
-    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
-        """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
-        return delete_messages(self._transport, self._keys, self.named(), step, members)
-
     def named(self) -> Mapping[str, str]:
         """Return the keys that a deletion changes, by their names in the script."""
         keys = self._keys
@@ -98,9 +94,8 @@ class SortedSet:
     def whole(self, members: Sequence[bytes]) -> list[Whole]:
         """Return the messages among these that still exist; see MessageSource."""
         commands: list[Command] = [("ZSCORE", self._key, member) for member in members]
-        replies = self._transport.pipeline([*commands, *self._body_commands(members)])
-        scores, bodies = replies[: len(members)], replies[len(members) :]
-        each = zip(members, map(reply_or_raise, scores), self._bodies(bodies), strict=True)
+        replies = self._transport.ask_all([*commands, *self._body_commands(members)])
+        each = zip(members, replies[: len(members)], self._bodies(replies[len(members) :]), strict=True)
         return [self._whole(member, score, *body) for member, score, body in each if score is not None]
 
     def _body_commands(self, members: Sequence[bytes]) -> list[Command]:
@@ -108,7 +103,7 @@ class SortedSet:
 
     def _bodies(self, replies: Sequence[Any]) -> list[tuple[bytes, str]]:
         """Return the bodies in the replies to these commands, and the histories that are stored apart."""
-        return [(reply_or_raise(reply) or b"", "") for reply in replies]
+        return [(body or b"", "") for body in replies]
 
     def _whole(self, member: bytes, score: bytes, body: bytes, history: str) -> Whole:
         due_ms = score_ms(score) if self._state == "delayed" else None
@@ -160,8 +155,7 @@ class RsmqMessages(SortedSet):
 
     def _bodies(self, replies: Sequence[Any]) -> list[tuple[bytes, str]]:
         half = len(replies) // 2
-        bodies, histories = map(reply_or_raise, replies[:half]), map(reply_or_raise, replies[half:])
-        return [(body or b"", text_of(history)) for body, history in zip(bodies, histories, strict=True)]
+        return [(body or b"", text_of(history)) for body, history in zip(replies[:half], replies[half:], strict=True)]
 
     def _delivery(self, member: bytes, body: bytes, history: str) -> Delivery:
         found = rsmq_format.decode(
@@ -192,19 +186,14 @@ class ReadyStream:
         found = [self._found(entry, fields, with_data) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
         return found, found[-1].member.decode() if more or len(found) >= count else ""
 
-    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
-        """See SortedSet.delete()."""
-        return delete_messages(self._transport, self._keys, self.named(), step, members)
-
     def named(self) -> Mapping[str, str]:
         """See SortedSet.named()."""
         return {"stream": self._key, "claims": self._keys.claims, "notes": self._keys.step_notes}
 
     def whole(self, members: Sequence[bytes]) -> list[Whole]:
         """See SortedSet.whole()."""
-        commands: list[Command] = [("XRANGE", self._key, entry, entry) for entry in members]
-        replies = self._transport.pipeline(commands) if commands else []
-        return [self._whole(*row) for reply in replies for row in reply_or_raise(reply)]
+        found = self._transport.ask_all([("XRANGE", self._key, entry, entry) for entry in members])
+        return [self._whole(*row) for rows in found for row in rows]
 
     def _whole(self, entry: bytes, flat: list[bytes]) -> Whole:
         found = decode_entry(flat, queue=self._queue, stream=READY, entry=entry)
@@ -271,7 +260,7 @@ def delete_found(
     config: QueueConfig, transport: Transport, source: Source, found: Sequence[FoundMessage], step: JobStep
 ) -> list[str]:
     """Delete messages that a scan has found, and return the ids of those that were still there."""
-    words = source.delete([message.member for message in found], step)
+    words = delete_messages(transport, config.keys, source.named(), step, [message.member for message in found])
     deleted = [message.id for message, word in zip(found, words, strict=False) if word == "DELETED"]
     note_ended(transport, config, deleted)
     return deleted

@@ -110,7 +110,7 @@ def ends_of_batch(
 
 
 def end_streams(
-    transport: Transport, config: QueueConfig, message_ids: Sequence[str | bytes], how: str, *, always: bool = False
+    transport: Transport, config: QueueConfig, message_ids: Sequence[str], how: str, *, always: bool = False
 ) -> None:
     """End the streams of messages that were deleted before they were handled.
 
@@ -124,8 +124,7 @@ def end_streams(
     """
     if config.stream is None or not message_ids:
         return
-    ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
-    keys = [config.keys.message_stream(each) for each in ids]
+    keys = [config.keys.message_stream(each) for each in message_ids]
     args: list[Argument] = [1 if always else "", end_text("cancelled", how), config.stream.ttl_ms]
     try:
         for at in range(0, len(keys), BATCH):

@@ -23,7 +23,7 @@ from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Transport, reply_or_raise
+from mq_django.transport.sessions import Transport
 
 #: Dead letters that are read and written at a time, and the bytes after which a step ends: they pass through this
 #: process, and each may have a megabyte.
@@ -305,7 +305,7 @@ class _StreamTarget:
         self._config, self._transport = config, transport
 
     def accept(self, arrivals: Sequence[_Arrival]) -> list[str]:
-        """Write messages, and return a word for each; nothing for those after `FULL`."""
+        """Write messages, and return a word for each. None after the first `FULL` is written."""
         bodies = [self._body(arrival) for arrival in arrivals]
         args: list[Argument] = [self._config.max_depth or 0, "", self._config.keys.wake]
         for arrival, body in zip(arrivals, bodies, strict=True):
@@ -313,14 +313,14 @@ class _StreamTarget:
                 args += (arrival.origin, arrival.message.id, body, arrival.due_ms, arrival.member)
         command = _accept(self._config.keys, ("moved", "ready", "front", "waiting", "due", "unique"), args)
         words = iter(self._transport.ask(command))
-        return [*_until_full("TOOLONG" if body is None else next(words).decode() for body in bodies)]
+        return ["TOOLONG" if body is None else next(words, b"FULL").decode() for body in bodies]
 
     def check(self, arrivals: Sequence[_Arrival]) -> list[str]:
         """Return for each message the word with which accept() would refuse it now, or ""."""
         asked = [arrival for arrival in arrivals if arrival.due and arrival.member != arrival.message.id]
         commands: list[Command] = [("HEXISTS", self._config.keys.waiting, arrival.member) for arrival in asked]
-        replies = self._transport.pipeline(commands) if commands else []
-        taken = {arrival.member for arrival, reply in zip(asked, replies, strict=True) if reply_or_raise(reply)}
+        there = self._transport.ask_all(commands)
+        taken = {arrival.member for arrival, is_there in zip(asked, there, strict=True) if is_there}
         words = {True: "TAKEN", False: ""}
         return [
             "TOOLONG" if self._body(one) is None else words[one in asked and one.member in taken] for one in arrivals
@@ -331,8 +331,8 @@ class _StreamTarget:
         keys, limit = self._config.keys, self._config.max_depth
         if not limit:
             return None
-        replies = self._transport.pipeline([("XLEN", keys.ready), ("XLEN", keys.front), ("HLEN", keys.waiting)])
-        return max(0, limit - sum(int(reply_or_raise(reply)) for reply in replies))
+        depths = self._transport.ask_all([("XLEN", keys.ready), ("XLEN", keys.front), ("HLEN", keys.waiting)])
+        return max(0, limit - int(sum(depths)))
 
     def _body(self, arrival: _Arrival) -> bytes | None:
         message, text = arrival.message, arrival.data_text
@@ -370,9 +370,8 @@ class _RsmqTarget:
         """See _StreamTarget.check()."""
         keys, own = self._config.keys, [self._own(arrival) for arrival in arrivals]
         commands: list[Command] = [("HEXISTS", keys.hash, own_id) for own_id, _ in own]
-        replies = self._transport.pipeline([("HGET", keys.hash, "maxsize"), *commands])
+        stored, *there = self._transport.ask_all([("HGET", keys.hash, "maxsize"), *commands])
         # A queue that does not exist yet is made with these options.
-        stored, *there = map(reply_or_raise, replies)
         most = self._config.maxsize if stored is None else whole(stored)
         is_limited = most is not None and most >= 0
         too_long = [is_limited and rsmq_format.units(body.decode()) > (most or 0) for _, body in own]
@@ -404,10 +403,3 @@ def _target_of(config: QueueConfig, transport: Transport) -> _StreamTarget | _Rs
         if isinstance(config, RsmqConfig)
         else _StreamTarget(config, transport_of(config, transport))
     )
-
-
-def _until_full(words: Iterator[str]) -> Iterator[str]:
-    for word in words:
-        yield word
-        if word == "FULL":
-            return

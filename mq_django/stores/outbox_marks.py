@@ -198,18 +198,18 @@ def note_ended(
     `is_asked`: somebody has cancelled these by their ids. An error of Redis is logged, because the messages are deleted
     in any case.
     """
-    end_cancelled(transport, config, message_ids, how)
-    end_streams(transport, config, message_ids, how, always=is_asked)
+    ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
+    end_cancelled(transport, config, ids, how)
+    end_streams(transport, config, ids, how, always=is_asked)
     note_rows(transport, config, message_ids)
-    announce_cancelled(config, message_ids, how)
+    announce_cancelled(config, ids, how)
 
 
 def announce_cancelled(
-    config: DeliveryOptions, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+    config: DeliveryOptions, message_ids: Sequence[str], how: str = "Cancelled while it waited"
 ) -> None:
     """Send the signal for messages that were deleted before they were handled. Errors of receivers are logged."""
-    for each in message_ids if message_cancelled.receivers else ():
-        message_id = each.decode(errors="replace") if isinstance(each, bytes) else each
+    for message_id in message_ids if message_cancelled.receivers else ():
         send_signal(message_cancelled, CancelResult, queue=config.public_name, message_id=message_id, error=how)
 
 

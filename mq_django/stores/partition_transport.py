@@ -144,21 +144,18 @@ class PartitionTransport(Transport):
         Raises:
             QueueClosed: the queue has another number of partitions, or it is being changed. Nothing was published.
         """
-        return self._checked(
-            self._transport.pipeline([prepared(self._config, command, sleeps=self.sleeps) for command in commands])
-        )
+        ready = [prepared(self._config, command, sleeps=self.sleeps) for command in commands]
+        replies = self._transport.pipeline(ready)
+        for reply in replies:
+            if isinstance(reply, exceptions.ResponseError) and str(reply).startswith("CLOSED "):
+                raise QueueClosed(disagreement(self._config, str(reply).partition(" ")[2]))
+        return replies
 
     def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """See Transport.pipelines()."""
         return self._transport.pipelines(
             [[prepared(self._config, command, sleeps=self.sleeps) for command in pipeline] for pipeline in pipelines]
         )
-
-    def _checked(self, replies: list[Any]) -> list[Any]:
-        for reply in replies:
-            if isinstance(reply, exceptions.ResponseError) and str(reply).startswith("CLOSED "):
-                raise QueueClosed(disagreement(self._config, str(reply).partition(" ")[2]))
-        return replies
 
 
 def transport_of(config: DeliveryOptions, transport: Transport) -> Transport:

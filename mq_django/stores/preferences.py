@@ -33,7 +33,7 @@ def write_stars(transport: Transport, namespace: str, user: str, queues: Sequenc
     if not queues:
         transport.ask(("HDEL", key, user))
         return True
-    users, is_known = map(reply_or_raise, transport.pipeline([("HLEN", key), ("HEXISTS", key, user)]))
+    users, is_known = transport.ask_all([("HLEN", key), ("HEXISTS", key, user)])
     if len(queues) > MAX_STARS or (users >= MAX_USERS and not is_known):
         return False
     transport.ask(("HSET", key, user, dumps(list(queues))))
@@ -79,8 +79,7 @@ def write_mute(transport: Transport, namespace: str, queue: str, kind: str, mute
         return False
     text = dumps({"until": mute.until_ms, "who": mute.who, "reason": mute.reason})
     commands: list[Command] = [("HDEL", key, *ended)] if ended else []
-    replies = transport.pipeline([*commands, ("HSET", key, f"{kind}|{queue}", text)])
-    reply_or_raise(replies[-1])
+    transport.ask_all([*commands, ("HSET", key, f"{kind}|{queue}", text)])
     return True
 
 

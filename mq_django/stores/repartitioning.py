@@ -27,7 +27,7 @@ from mq_django.stores.schedules import home_of, named, parse, scheduled, states_
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_clients
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Pooled, Transport, fan_out, is_gone, reply_or_raise
+from mq_django.transport.sessions import Pooled, Transport, is_gone, reply_or_raise
 
 # The results of tasks, and what handlers report, follow the messages when the number of partitions changes.
 
@@ -79,22 +79,19 @@ def _pairs(source: QueueKeys, target: QueueKeys, message_id: str) -> Iterator[tu
 
 def _move_results(transport: Transport, pairs: Sequence[tuple[str, str]]) -> int:
     """Move keys with text, or with fields, and return how many there were."""
-    asked = transport.pipelines([[("PTTL", key)] for key, _ in pairs]) if pairs else []
-    there = [(pair, reply_or_raise(ms)) for pair, (ms,) in zip(pairs, asked, strict=True) if reply_or_raise(ms) > 0]
+    asked = transport.ask_each([("PTTL", key) for key, _ in pairs])
+    there = [(pair, ms) for pair, ms in zip(pairs, asked, strict=True) if ms > 0]
     for at in range(0, len(there), WRITTEN):
         batch = there[at : at + WRITTEN]
         reads: list[Command] = [
             ("GETRANGE", key, 0, -1) if ":result:" in key else ("HGETALL", key) for (key, _), _ in batch
         ]
         commands = list[Command]()
-        for ((_, copy), ms), (value,) in zip(batch, transport.pipelines([[read] for read in reads]), strict=True):
-            found = reply_or_raise(value)
+        for ((_, copy), ms), found in zip(batch, transport.ask_each(reads), strict=True):
             args: list[Argument] = [-(-ms // ROUNDED_MS) * ROUNDED_MS, *(found if isinstance(found, list) else [found])]
             commands.append(scripts.command("repartition_copy", keys=[copy], args=args))
-        for (reply,) in transport.pipelines([[command] for command in commands]):
-            reply_or_raise(reply)
-        for (reply,) in transport.pipelines([[("DEL", key)] for (key, _), _ in batch]):
-            reply_or_raise(reply)
+        transport.ask_each(commands)
+        transport.ask_each([("DEL", key) for (key, _), _ in batch])
     return len(there)
 
 
@@ -144,9 +141,7 @@ def _home(new: QueueConfig, name: str, state: Mapping[str, bytes]) -> QueueConfi
 
 
 def _move_schedules(transport: Transport, source: str, target: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
-    writes: list[Command] = [("HSETNX", target, field, value) for field, value in fields]
-    for reply in transport.pipeline(writes):
-        reply_or_raise(reply)
+    transport.ask_all([("HSETNX", target, field, value) for field, value in fields])
     transport.ask(("HDEL", source, *(field for field, _ in fields)))
 
 
@@ -326,7 +321,7 @@ class Repartitioning:
 
     def pause(self, who: str) -> None:
         """Let consumers take no more messages. Publishing is still possible."""
-        self._each(pause_command(part.keys, who=who, reason=REASON) for part in self.parts.values())
+        self._transport.ask_each([pause_command(part.keys, who=who, reason=REASON) for part in self.parts.values()])
 
     def abort(self) -> None:
         """Let consumers go on as before. Only before the queue was closed.
@@ -335,7 +330,7 @@ class Repartitioning:
             QueueClosed: another process has closed it.
         """
         if self.state.pause is None:
-            self._each(resume_command(part.keys) for part in self.parts.values())
+            self._transport.ask_each([resume_command(part.keys) for part in self.parts.values()])
         self.state = go_on(self._whole, self._transport, self.state, "open")
 
     def held(self) -> dict[str, dict[str, int]]:
@@ -343,7 +338,7 @@ class Repartitioning:
         parts = list(self.parts.values())
         commands = [[("XPENDING", key, part.keys.group) for key in part.keys.streams()] for part in parts]
         found: dict[str, dict[str, int]] = {}
-        for part, replies in zip(parts, self._pipelines(commands), strict=True):
+        for part, replies in zip(parts, self._transport.pipelines(commands), strict=True):
             for reply in replies:
                 for consumer, count in () if is_gone(reply) else reply_or_raise(reply)[3] or ():
                     held = found.setdefault(part.name, {})
@@ -371,8 +366,8 @@ class Repartitioning:
             How much that was, how much is left, and how many deliveries consumers of these partitions still hold.
         """
         parts = self.old.each_part
-        pipelines = [[_take(part, self._cursors.get(part.keys.queue, b"0"))] for part in parts]
-        counts = [self._of_closed(reply) for (reply,) in self._pipelines(pipelines)]
+        commands = [_take(part, self._cursors.get(part.keys.queue, b"0")) for part in parts]
+        counts = [*map(self._of_closed, self._transport.ask_each(commands))]
         self._cursors = {part.keys.queue: cursor for part, (*_, cursor) in zip(parts, counts, strict=True)}
         taken, left, held = (sum(numbers) for numbers in list(zip(*counts, strict=True))[:3])
         return taken, left, held
@@ -383,8 +378,7 @@ class Repartitioning:
 
     def left(self) -> int:
         """Return how much is on its way."""
-        pipelines = self._pipelines([[("XLEN", part.keys.moving)] for part in self.old.each_part])
-        return sum(reply_or_raise(reply) for (reply,) in pipelines)
+        return sum(self._transport.ask_each([("XLEN", part.keys.moving) for part in self.old.each_part]))
 
     def put(self, source: QueueConfig) -> tuple[int, int]:
         """Put some of what is on its way from an old partition into the new ones.
@@ -400,8 +394,7 @@ class Repartitioning:
                 by_target[one.target.keys.queue].append(one)
         for tag, ones in by_target.items():
             copy_of_messages(self._transport, source, targets[tag], [one.message_id for one in ones if one.message_id])
-        commands = [[_put(source, targets[tag], ones)] for tag, ones in by_target.items()]
-        for (reply,) in self._pipelines(commands):
+        for reply in self._transport.ask_each([_put(source, targets[tag], ones) for tag, ones in by_target.items()]):
             self._of_closed(reply)
         if found:
             self._transport.ask(("XDEL", source.keys.moving, *(one.entry for one in found)))
@@ -410,9 +403,9 @@ class Repartitioning:
     def _read(self, source: QueueConfig) -> list[Moving]:
         """Read what is next on its way from an old partition."""
         count = self._read_at_once
-        (reply,) = self._transport.pipeline([("XRANGE", source.keys.moving, "-", "+", "COUNT", count)])
+        entries = self._transport.ask(("XRANGE", source.keys.moving, "-", "+", "COUNT", count))
         old, new = self.old, self.new
-        found = [moving_of(entry, flat, source, old, new) for entry, flat in reply_or_raise(reply)]
+        found = [moving_of(entry, flat, source, old, new) for entry, flat in entries]
         size = sum(one.size for one in found)
         fits = BYTES * len(found) // max(size, 1)
         self._read_at_once = max(1, min(BATCH, 2 * count, fits)) if found else count
@@ -449,7 +442,7 @@ class Repartitioning:
             ]
             if part.keys.holds != source:
                 before += [("DEL", part.keys.holds), *([("HSET", part.keys.holds, *holds)] if holds else ())]
-            *_, reply = map(reply_or_raise, self._transport.pipeline([*before, _open(part.keys, number, paused)]))
+            *_, reply = self._transport.ask_all([*before, _open(part.keys, number, paused)])
             if reply != b"OPENED":
                 raise QueueClosed(f"Messages are still on their way from partition {part.name!r}")
         self.state = go_on(self._whole, self._transport, self.state, "open")
@@ -463,7 +456,7 @@ class Repartitioning:
             ("HLEN", keys.waiting),
             ("XLEN", keys.dead),
         ]
-        return sum(map(reply_or_raise, self._transport.pipeline(commands)))
+        return sum(self._transport.ask_all(commands))
 
     def _pause(self) -> EarlierPause | None:
         """Return the pause that the queue has now."""
@@ -474,19 +467,11 @@ class Repartitioning:
             return None
         return EarlierPause(*("" if word is None else word.decode(errors="replace") for word in words))
 
-    def _of_closed(self, reply: object) -> Any:
+    def _of_closed(self, reply: Any) -> Any:
         """Return the reply of a script that needs a closed partition."""
-        found = reply_or_raise(reply)
-        if found == b"OPEN":
+        if reply == b"OPEN":
             raise QueueClosed(f"Another process has changed the number of partitions of queue {self._whole.name!r}")
-        return found
-
-    def _each(self, commands: Iterator[Command]) -> None:
-        for (reply,) in self._pipelines([[command] for command in commands]):
-            reply_or_raise(reply)
-
-    def _pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[object]]:
-        return list(fan_out([self._transport] * len(pipelines), pipelines))
+        return reply
 
 
 def _ends(keys: QueueKeys) -> list[str]:

@@ -145,7 +145,7 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
 def end_cancelled(
     transport: Transport,
     config: QueueConfig,
-    message_ids: Sequence[str | bytes],
+    message_ids: Sequence[str],
     how: str = "Cancelled while it waited",
 ) -> None:
     """Store in the results of cancelled messages, if they ran tasks, that these have failed.
@@ -164,8 +164,7 @@ def end_cancelled(
         **failure(CANCELLED, how),
     }
     args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config), config.keys.results_channel("")]
-    ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
-    keys = [config.keys.result(each) for each in ids]
+    keys = [config.keys.result(each) for each in message_ids]
     try:
         for at in range(0, len(keys), BATCH):
             transport.run("results_cancel", [*keys[at : at + BATCH], config.keys.waiters], args)
@@ -220,8 +219,7 @@ def copy_results(
             value = b"\n".join([dumps({**fields, "queue": target[0].public_name}), *ended])
             commands.append(("SET", target[0].keys.result(message_id), value, "PX", _unfinished_ms(target[0]), "NX"))
             there.append(key)
-    for reply in target[1].pipeline(commands) if commands else ():
-        reply_or_raise(reply)
+    target[1].ask_all(commands)
     return there
 
 

@@ -15,7 +15,6 @@ from mq_django.conf import QueueConfig
 from mq_django.core.breakers import Counted, Hold, Results
 from mq_django.core.jsontext import LAST_MS, score_ms, whole
 from mq_django.core.keys import QueueKeys, RsmqKeys
-from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import (
     Ack,
     Bury,
@@ -34,13 +33,13 @@ from mq_django.core.queue_configs import RsmqConfig
 from mq_django.core.rsmq_format import decode, encode, sent_micros, units
 from mq_django.core.texts import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
-from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Promoted, Settlement
 from mq_django.stores.counters import slot
 from mq_django.stores.dead_letters import history_of
 from mq_django.stores.members import Members, Membership, read_membership
 from mq_django.stores.outbox_marks import note_ended
 from mq_django.stores.rsmq_queues import RsmqQueues
-from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, listed, marks_of
+from mq_django.stores.settling import BATCH, DEAD, Receipts, Settles, Settling, Transition, buried, listed, marks_of
 from mq_django.stores.waiting import name_score, not_waiting, scores_of
 from mq_django.transport import scripts
 from mq_django.transport.cluster_transport import ClusterSession
@@ -108,7 +107,7 @@ POLL, POLL_WITH_REALTIME = 1.0, 5.0
 CLEANED_UP = 100
 
 
-class RsmqStore:
+class RsmqStore(Settles):
     """A queue in RSMQ's format: see `mq_django.stores.base.Store` for each method."""
 
     def __init__(self, config: RsmqConfig, transport: Transport) -> None:
@@ -182,18 +181,6 @@ class RsmqStore:
     def rest(self) -> float:
         """See Store.rest(): there are no limits here."""
         return 0.0
-
-    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
-        """See Store.admit(): there are no limits here."""
-        return deliveries
-
-    def line_up(self, consumer: str) -> bool:
-        """See Store.line_up(): there are no lines here."""
-        return False
-
-    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
-        """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also)[0]
 
     def settle_and_take(
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
@@ -295,18 +282,6 @@ class RsmqStore:
         """Extend all messages that consumers hold, and return the number."""
         keys = self._keys
         return int(self._transport.run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
-
-    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
-        """See Store.extend()."""
-        return self.reassign(consumer, consumer, receipts)
-
-    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
-        """See Store.append()."""
-        self._settling.append(consumer, runs)
-
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
-        """See Store.reassign()."""
-        return self._settling.reassign(consumer, new_owner, receipts)
 
     def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
         """See Store.release_unhandled()."""

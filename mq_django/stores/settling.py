@@ -312,6 +312,36 @@ class Settling:
         return scripts.command("reassign", keys=[*own.keys.values()], args=args)
 
 
+class Settles:
+    """What a store does with deliveries, whatever its form: see `mq_django.stores.base.Store` for each method."""
+
+    _settling: Settling
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """See Store.admit(): there are no limits here."""
+        return deliveries
+
+    def line_up(self, consumer: str) -> bool:
+        """See Store.line_up(): there are no lines here."""
+        return False
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
+        """See Store.settle()."""
+        return self._settling.settle(consumer, settlements, also=also)[0]
+
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """See Store.extend()."""
+        return self.reassign(consumer, consumer, receipts)
+
+    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
+        """See Store.append()."""
+        self._settling.append(consumer, runs)
+
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """See Store.reassign()."""
+        return self._settling.reassign(consumer, new_owner, receipts)
+
+
 def listed(name: str, values: Sequence[Argument]) -> list[Argument]:
     """Return the arguments for a list of the script."""
     return [name, len(values), *values]

@@ -11,15 +11,13 @@ from mq_django.conf import QueueConfig
 from mq_django.core.keys import FRONT, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entries, encode_entry
-from mq_django.core.message_streams import RunStream
 from mq_django.core.messages import CancelResult, Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
-from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, CancelRequest, Depths, Fetched, Settlement
 from mq_django.stores.control import CancelRequests, OrderSwitch
-from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
-from mq_django.stores.settling import Receipts, Settling, stream_receipts
+from mq_django.stores.settling import Receipts, Settles, Settling, stream_receipts
 from mq_django.stores.waiting import WaitingMessages
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -202,13 +200,12 @@ def _shared_fields(publication: Publication) -> tuple[object, ...]:
     return publication.message[3:]
 
 
-class StreamStore(WaitingMessages):
+class StreamStore(Settles, WaitingMessages):
     """A queue in a Redis stream: see `mq_django.stores.base.Store` for each method."""
 
     def __init__(self, config: QueueConfig, transport: Transport, source: Source | None = None) -> None:
         super().__init__(config, transport)
         self._requests = CancelRequests(config, transport)
-        self._slots = Slots(config.keys)
         self._source = source or StreamSource(config, transport)
         self._settling = Settling(transport, config, self._source.receipts)
         self._order = OrderSwitch(config, transport)
@@ -293,18 +290,6 @@ class StreamStore(WaitingMessages):
         """Return after how many seconds a take that has found nothing may find something; None: when it is told."""
         return None
 
-    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
-        """See Store.admit()."""
-        return deliveries
-
-    def line_up(self, consumer: str) -> bool:
-        """See Store.line_up(): there are no lines here."""
-        return False
-
-    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
-        """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also)[0]
-
     def settle_and_take(
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> Fetched:
@@ -331,18 +316,6 @@ class StreamStore(WaitingMessages):
         """See Store.held_by()."""
         self._source.begin_read()
         return self._source.held_by(consumer, limit=limit)
-
-    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
-        """See Store.extend()."""
-        return self.reassign(consumer, consumer, receipts)
-
-    def append(self, consumer: str, runs: Sequence[tuple[Delivery, RunStream]]) -> None:
-        """See Store.append()."""
-        self._settling.append(consumer, runs)
-
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
-        """See Store.reassign()."""
-        return self._settling.reassign(consumer, new_owner, receipts)
 
     def depths(self) -> Depths:
         """See Store.depths()."""

@@ -15,7 +15,7 @@ from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.signals import message_cancelled
 from mq_django.stores.base import Promoted
-from mq_django.stores.counters import slot
+from mq_django.stores.counters import Slots
 from mq_django.stores.outbox_marks import note_ended, wants_ended
 from mq_django.stores.results import ready_command
 from mq_django.transport import scripts
@@ -74,6 +74,7 @@ class WaitingMessages:
         self.config = config
         self.keys = config.keys
         self._transport = transport
+        self._slots = Slots(config.keys)
         self._ageing: list[Argument] = [config.ageing_ms] if config.ageing_ms else []
 
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
@@ -88,7 +89,7 @@ class WaitingMessages:
         wants_replaced = shared.keeps_result or self.config.keeps_rows or message_cancelled.receivers
         if wants_replaced:
             args.append("1")
-        reply = self._write("waiting_add", key_names, args, also)
+        reply = self._write(self._command("waiting_add", key_names, args), also)
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self.config.name!r} has a message with this unique key")
         if wants_replaced:
@@ -102,9 +103,8 @@ class WaitingMessages:
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
         args += self._ageing
-        self._write(
-            "waiting_prioritize", [keys.ready, keys.front, keys.priority, keys.waiting, keys.control], args, also
-        )
+        key_names = [keys.ready, keys.front, keys.priority, keys.waiting, keys.control]
+        self._write(self._command("waiting_prioritize", key_names, args), also)
         return [message.id for message, _, _ in publications]
 
     def claim(self, publication: Publication, *, also: Sequence[Command] = ()) -> str:
@@ -112,14 +112,9 @@ class WaitingMessages:
 
         Returns the id of the message that has the key: of the earlier one if it still claims it.
         """
-        message, data_text, options = publication
-        keys = self.keys
-        mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
-        body = encode_body(message, data_text, member=message.id)
-        key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
-        args: list[Argument] = [keys.group, keys.wake, str(message.unique), options.claim_ms or 0, mode, ms]
-        args += (message.id, message.name, body, *self._ageing)
-        word, holder = self._write("waiting_claim", key_names, args, also)
+        message, _, options = publication
+        command = self._claim_command(publication, str(message.unique), options.claim_ms or 0)
+        word, holder = self._write(command, also)
         if word == b"TAKEN" and options.on_conflict == "error":
             raise AlreadyPublished(
                 f"Message {holder.decode()!r} of queue {self.config.name!r} has the unique key {message.unique!r}"
@@ -131,28 +126,32 @@ class WaitingMessages:
 
         Returns for each whether it is published; False if the queue is full.
         """
-        keys, where = self.keys, slot(self.keys)
-        key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         commands: list[Command] = []
         for each in publications:
-            message, data_text, options = each
-            mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
-            body = encode_body(message, data_text, member=message.id)
-            args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
-            lasts = STEP_STARTED_MS if message.id.startswith(STEP_PREFIX) else CALLBACK_STARTED_MS
-            args += (f"{_STARTED}{message.id}", lasts, mode, ms, message.id, message.name, body)
-            args += self._ageing
-            if options.keeps_result:
+            message_id = each.message.id
+            lasts = STEP_STARTED_MS if message_id.startswith(STEP_PREFIX) else CALLBACK_STARTED_MS
+            if each.options.keeps_result:
                 # A result that exists is that of the message that was published before.
                 commands.append((*ready_command(self.config, each), "NX"))
-            commands.append(scripts.command("waiting_claim", keys=[*key_names, *where.keys], args=args))
-        replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
+            commands.append(self._claim_command(each, f"{_STARTED}{message_id}", lasts))
+        replies = self._transport.ask_all(commands)
         per_message = 2 if publications[0].options.keeps_result else 1
         return [reply != b"FULL" for reply in replies[per_message - 1 :: per_message]]
 
-    def _write(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
-        where, limit = slot(self.keys), self.config.max_depth or 0
-        command = scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
+    def _claim_command(self, publication: Publication, key: str, lasts_ms: int) -> Command:
+        """Return the command that publishes a message which claims a key for some ms; 0: until it is handled."""
+        (message, data_text, options), keys = publication, self.keys
+        mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
+        body = encode_body(message, data_text, member=message.id)
+        key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
+        args: list[Argument] = [keys.group, keys.wake, key, lasts_ms, mode, ms, message.id, message.name, body]
+        return self._command("waiting_claim", key_names, [*args, *self._ageing])
+
+    def _command(self, script: str, key_names: Sequence[str], args: Sequence[Argument]) -> Command:
+        where, limit = self._slots.now(), self.config.max_depth or 0
+        return scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
+
+    def _write(self, command: Command, also: Sequence[Command]) -> Any:
         reply = reply_or_raise(self._transport.pipeline([*also, command])[-1])
         if reply == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
@@ -264,4 +263,4 @@ class WaitingMessages:
             scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])
             for first, *last in scores_of(names)
         ]
-        return sum(reply_or_raise(reply) for reply in self._transport.pipeline(commands)) if commands else 0
+        return sum(self._transport.ask_all(commands))

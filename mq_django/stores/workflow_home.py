@@ -132,14 +132,11 @@ class WorkflowHome:
         pairs: list[Argument] = [each for pair in fields.items() for each in pair]
         head = ("HSET", self.keys.run(run_id), "state", "building", *pairs)
         # Each time again: a key that does not exist yet cannot expire.
-        self._write([head, *self._expiring(run_id)])
-        self._write_steps(run_id, steps, also=self._expiring(run_id))
+        self._transport.ask_all([head, *self._expiring(run_id)])
+        self.write_steps(run_id, steps, also=self._expiring(run_id))
 
-    def write_steps(self, run_id: str, steps: Iterable[StepRecord]) -> None:
+    def write_steps(self, run_id: str, steps: Iterable[StepRecord], *, also: Sequence[Command] = ()) -> None:
         """Write steps that do not belong to the run before an event adds them."""
-        self._write_steps(run_id, steps)
-
-    def _write_steps(self, run_id: str, steps: Iterable[StepRecord], *, also: Sequence[Command] = ()) -> None:
         keys = self.keys
         waiting = iter(steps)
         while batch := list(islice(waiting, BATCH)):
@@ -152,7 +149,7 @@ class WorkflowHome:
                 after += (step.number, step.after) if step.after else ()
             hashes = ((keys.steps, records), (keys.bodies, bodies), (keys.after, after))
             commands: list[Command] = [("HSET", key(run_id), *pairs) for key, pairs in hashes if pairs]
-            self._write([*commands, *also])
+            self._transport.ask_all([*commands, *also])
 
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""
@@ -165,7 +162,7 @@ class WorkflowHome:
         commands: list[Command] = [("HMGET", keys.run(run_id), "state", "bytes"), ("HGET", keys.steps(run_id), step)]
         parts = (values[at : at + VALUES] for at in range(0, len(values), VALUES))
         commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
-        (state, size), record, *found = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
+        (state, size), record, *found = self._transport.ask_all(commands)
         texts = dict(zip(values, [text for part in found for text in part], strict=True))
         return StepView((state or b"").decode(), (record or b"").decode(), whole(size) or 0, texts)
 
@@ -245,21 +242,16 @@ class WorkflowHome:
             ("HGET", steps, start.step) if start.step.isdigit() else ("HGET", run, f"on_{start.step}")
             for start in starts
         ]
-        bodies = [reply_or_raise(reply) or b"" for reply in self._transport.pipeline(commands)]
-        return [start._replace(body=body) for start, body in zip(starts, bodies, strict=True)]
+        bodies = self._transport.ask_all(commands)
+        return [start._replace(body=body or b"") for start, body in zip(starts, bodies, strict=True)]
 
     def read(self, run_id: str) -> dict[str, bytes]:
         """Return the fields of a run; none if there is no such run."""
         pairs = self._transport.ask(("HGETALL", self.keys.run(run_id)))
-        items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
-        return {name.decode(errors="replace"): value for name, value in items}
+        return {name.decode(errors="replace"): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
     def _expiring(self, run_id: str) -> list[Command]:
         return [("PEXPIRE", key, BUILDING_MS) for key in self.keys.of_run(run_id)]
-
-    def _write(self, commands: Sequence[Command]) -> None:
-        for reply in self._transport.pipeline(commands):
-            reply_or_raise(reply)
 
     def advance(self, run_id: str, events: Sequence[Event] = ()) -> Advanced:
         """Apply up to BATCH events to a run, and make up to CHANGES changes."""
@@ -275,7 +267,7 @@ class WorkflowHome:
     def forget_runs(self, run_ids: Sequence[str]) -> None:
         """Remove runs that do not exist from the lists of runs."""
         keys = self.keys
-        self._write([("ZREM", key, *run_ids) for key in (keys.alive, keys.index, keys.busy)])
+        self._transport.ask_all([("ZREM", key, *run_ids) for key in (keys.alive, keys.index, keys.busy)])
 
     def forget_gone(self, before_ms: int, skipped: int) -> int | None:
         """Remove runs that do not exist any more from the list of those that were started before a time, in ms.
@@ -286,15 +278,15 @@ class WorkflowHome:
         run_ids = [run_id.decode(errors="replace") for run_id in self._transport.ask(command)]
         if not run_ids:
             return None
-        exist = self._transport.pipeline([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
-        gone = [run_id for run_id, reply in zip(run_ids, exist, strict=True) if not reply_or_raise(reply)]
+        exist = self._transport.ask_all([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
+        gone = [run_id for run_id, is_there in zip(run_ids, exist, strict=True) if not is_there]
         if gone:
             self.forget_runs(gone)
         return skipped + len(run_ids) - len(gone) if len(run_ids) == BATCH else None
 
     def forget_starts(self, entries: Sequence[bytes]) -> None:
         """Delete starts that are published."""
-        self._write([("XDEL", self.keys.starts, *entries)])
+        self._transport.ask(("XDEL", self.keys.starts, *entries))
 
     @staticmethod
     def advanced(reply: object) -> Advanced:

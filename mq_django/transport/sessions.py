@@ -116,6 +116,14 @@ class Transport(Protocol):
         """
         return reply_or_raise(self.pipeline([command])[0])
 
+    def ask_all(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands with keys of one hash slot, if any, and return their replies; see ask()."""
+        return [reply_or_raise(reply) for reply in self.pipeline(commands)] if commands else []
+
+    def ask_each(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands with keys of any hash slots, and return their replies; see ask()."""
+        return [reply_or_raise(reply) for (reply,) in self.pipelines([[command] for command in commands])]
+
     def run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         """Run a script of `lua/` by its name, and return its reply; see ask()."""
         return self.ask(scripts.command(script, keys=keys, args=args))

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
-from mq_django.stores.dead_letters import JobStep
+from mq_django.stores.dead_letters import JobStep, delete_messages
 from mq_django.stores.message_scans import Cursor, scan_state
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -144,9 +144,11 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     started.begin("emails", "delete", "delayed", who="ann")
     redis_client.hset(get_config().queue("emails").keys.jobs, mapping={"delayed:worker": "w2", "delayed:lease": 2**50})
     transport = Pooled(get_client("inspect"))
-    source, found, after = scan_state(get_config().queue("emails"), transport, "delayed", Cursor(), 10)
+    config = get_config().queue("emails")
+    source, found, after = scan_state(config, transport, "delayed", Cursor(), 10)
 
-    words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS, "delayed"))
+    step, members = JobStep("w1", str(after), 2, LEASE_MS, "delayed"), [message.member for message in found]
+    words = delete_messages(transport, config.keys, source.named(), step, members)
 
     assert words == ["STOPPED"]
     assert inspector.queue("emails").delayed == 2

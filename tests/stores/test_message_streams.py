@@ -295,7 +295,7 @@ def test_a_cancelled_message_has_an_end_also_without_results(mq_settings, chunks
 def test_of_many_deleted_messages_those_with_a_stream_have_an_end(store, take, chunks, redis_client):
     one, two = take(2)
     store.append(ME, [(one, streaming(store, "a"))])
-    end_streams(store._transport, store.config, [one.message.id, two.message.id.encode()], "Purged")
+    end_streams(store._transport, store.config, [one.message.id, two.message.id], "Purged")
     assert (chunks(one)[-1], chunks(two)) == (("end", 2, "cancelled"), [])
 
 
