@@ -12,11 +12,11 @@
 -- Returns {number of dead letters, 1 if the page ends before its limit because it has many bytes, then for each of the page:
 -- entry, {field, value or its length, ...}}.
 
+-- with lists
 -- with pages
 local reply, command = { redis.call('xlen', KEYS[1]), 0 }, ARGV[1] == 'NEWEST' and 'xrevrange' or 'xrange'
 local function add(entry, fields)
-  reply[#reply + 1] = entry
-  reply[#reply + 1] = dead_fields(fields, ARGV[6], tonumber(ARGV[5]))
+  add_all(reply, entry, dead_fields(fields, ARGV[6], tonumber(ARGV[5])))
 end
 if ARGV[1] ~= 'EACH' then
   reply[2] = each_in_range(command, KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), add)

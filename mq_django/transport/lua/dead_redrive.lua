@@ -39,7 +39,7 @@ local dropped = { attempt = 1, expires = 1, story = 1 }
 for _, name in ipairs(new_id and { 'id', 'time', 'claim', 'data', 'message' } or {}) do
   dropped[name] = 1
 end
-notes = usable_notes(notes)
+notes = usable(notes, 'hash')
 local has_requests = redis.call('exists', cancels) == 1
 
 local function redrive(entry)

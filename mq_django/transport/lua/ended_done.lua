@@ -9,6 +9,7 @@
 -- Returns 'DONE'.
 
 -- with clock
+-- with stream_state
 -- with types
 local ended, marks = KEYS[1], KEYS[2]
 check_types({ [ended] = 'stream', [marks] = 'hash' })
@@ -16,7 +17,7 @@ redis.call('hset', marks, ARGV[1] .. ':ended', ARGV[2])
 
 -- Up to where all outboxes have read. One that has published here may not have read yet. One that has left an entry
 -- unread for an hour is not waited for: it may be that of a database that is used no more.
-local read, first, first_ms, first_n = {}, nil, 0, 0
+local read, first = {}, nil
 local words = redis.call('hgetall', marks)
 for at = 1, #words, 2 do
   local outbox, kind = string.match(words[at], '^(.*):(%w+)$')
@@ -28,12 +29,10 @@ for at = 1, #words, 2 do
 end
 local late = now_ms() - 3600000
 for _, entry in pairs(read) do
-  local ms, n = string.match(entry, '^(%d+)%-(%d+)$')
   local following = redis.call('xrange', ended, '(' .. entry, '+', 'count', 1)[1]
   local is_late = following and tonumber(string.match(following[1], '^%d+')) < late
-  ms, n = tonumber(ms), tonumber(n)
-  if not is_late and (not first or ms < first_ms or ms == first_ms and n < first_n) then
-    first, first_ms, first_n = entry, ms, n
+  if not is_late and (not first or is_before(entry_id(entry), entry_id(first))) then
+    first = entry
   end
 end
 for _, entry in ipairs(first and redis.call('xrange', ended, '-', first, 'count', 100) or {}) do

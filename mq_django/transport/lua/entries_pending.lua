@@ -8,6 +8,7 @@
 --
 -- Returns for each: entry, consumer, ms since it was delivered or extended, {field, value or its length, ...}.
 
+-- with lists
 -- with pages
 local reply = {}
 -- XPENDING fails when the stream or group does not exist: then nothing is pending.
@@ -20,9 +21,6 @@ if pending.err then
 end
 for _, held in ipairs(pending) do
   local found = redis.call('xrange', KEYS[1], held[1], held[1])[1]
-  reply[#reply + 1] = held[1]
-  reply[#reply + 1] = held[2]
-  reply[#reply + 1] = held[3]
-  reply[#reply + 1] = found and truncate(found[2], tonumber(ARGV[4])) or {}
+  add_all(reply, held[1], held[2], held[3], found and truncate(found[2], tonumber(ARGV[4])) or {})
 end
 return reply

@@ -9,6 +9,7 @@
 -- Returns {1 if the page ends before its limit because it has many bytes, then for each: entry, {field, value or its length,
 -- ...}}.
 
+-- with lists
 -- with pages
 -- with undelivered
 local first = undelivered(KEYS[1], ARGV[1], 1)[1]
@@ -27,7 +28,6 @@ if ARGV[2] ~= '' then
   end
 end
 reply[1] = each_in_range('xrange', KEYS[1], from, '+', tonumber(ARGV[3]), function(entry, fields)
-  reply[#reply + 1] = entry
-  reply[#reply + 1] = truncate(fields, tonumber(ARGV[4]))
+  add_all(reply, entry, truncate(fields, tonumber(ARGV[4])))
 end)
 return reply

@@ -21,6 +21,7 @@
 
 -- with clock
 -- with line_fields
+-- with lists
 -- with pages
 local parked, permits, waiting, unique, due, unhandled, ready, front, dead = unpack(KEYS)
 local group, hash, count, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -69,15 +70,13 @@ local reply = {
 for _, member in ipairs(members) do
   local body = redis.call('hget', waiting, member)
   local fields = body and fields_in(body, redis.call('hget', unique, member) or member)
-  reply[#reply + 1] = member
-  reply[#reply + 1] = fields and truncate(fields, longest) or {}
+  add_all(reply, member, fields and truncate(fields, longest) or {})
 end
 for _, token in ipairs(redis.call('zrangebyscore', permits, hash, hash, 'limit', 0, count)) do
   local is_known, place, detail, held_ms, found = pcall(place_of, token)
-  reply[#reply + 1] = token
-  reply[#reply + 1] = is_known and place or 'gone'
-  reply[#reply + 1] = is_known and detail or ''
-  reply[#reply + 1] = is_known and held_ms or 0
-  reply[#reply + 1] = is_known and found or {}
+  if not is_known then
+    place, detail, held_ms, found = 'gone', '', 0, {}
+  end
+  add_all(reply, token, place, detail, held_ms, found)
 end
 return reply

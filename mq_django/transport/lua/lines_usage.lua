@@ -10,6 +10,7 @@
 
 -- with line_keys
 -- with line_fields
+-- with lists
 -- with windows
 -- with numbers
 local function used(field, most_of, width_of)
@@ -37,12 +38,9 @@ for at = 1, #found, 2 do
     local body = member and redis.call('hget', waiting, member)
     local fields = body and fields_in(body, '')
     local key = fields and key_of(fields) or ''
-    reply[#reply + 1] = key
-    reply[#reply + 1] = redis.call('zcount', parked, hash, hash)
-    reply[#reply + 1] = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
-    reply[#reply + 1] = redis.call('zcount', permits, hash, hash)
-    reply[#reply + 1] = math.floor(number_of(found[at + 1]))
-    reply[#reply + 1] = hash
+    local granted_to_key = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
+    add_all(reply, key, redis.call('zcount', parked, hash, hash), granted_to_key)
+    add_all(reply, redis.call('zcount', permits, hash, hash), math.floor(number_of(found[at + 1])), hash)
   end
 end
 return reply

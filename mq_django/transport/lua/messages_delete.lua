@@ -44,7 +44,7 @@ end
 
 local function note_deleted(id)
   if not at.zset then
-    note_step(usable_notes(at.notes), id, 'failed', '', 'deleted')
+    note_step(usable(at.notes, 'hash'), id, 'failed', '', 'deleted')
   end
 end
 

@@ -60,10 +60,6 @@ for i = 1, 2 do
   end
 end
 
-local function counters(key, first, last)
-  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
-end
-
 -- Return what is known of the lines. Those of keys that wait for a dead letter do not count for the oldest message.
 local function lines_of(parked, permits)
   local oldest, keys, waiting, since, is_held = '', 0, 0, '', {}

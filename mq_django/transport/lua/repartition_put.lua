@@ -26,6 +26,7 @@
 -- with types
 -- with clock
 -- with ranks
+-- with stream_state
 -- with dead_letters
 -- with waiting_members
 -- with tokens
@@ -133,18 +134,11 @@ local puts = {
   end,
 }
 
-local function is_after(entry, known)
-  local ms, n = string.match(entry, '^(%d+)-(%d+)$')
-  local known_ms, known_n = string.match(known, '^(%d+)-(%d+)$')
-  ms, n, known_ms, known_n = tonumber(ms), tonumber(n), tonumber(known_ms), tonumber(known_n)
-  return ms > known_ms or ms == known_ms and n > known_n
-end
-
 local written, at = 0, 3
-local known = redis.call('hget', arrived, source) or '0-0'
+local known = entry_id(redis.call('hget', arrived, source) or '0-0')
 while at <= #ARGV do
   local entry, count = ARGV[at], tonumber(ARGV[at + 1])
-  if is_after(entry, known) then
+  if is_before(known, entry_id(entry)) then
     local item, fields = {}, {}
     for n = at + 2, at + 17, 2 do
       item[ARGV[n]] = ARGV[n + 1]

@@ -7,6 +7,7 @@
 --
 -- Returns {'CHANGED'}; or {'OTHER', then each expected field and the value that it has}, and nothing is written.
 
+-- with lists
 -- with types
 local control, expected = KEYS[1], tonumber(ARGV[1])
 check_types({ [control] = 'hash' })
@@ -14,8 +15,7 @@ check_types({ [control] = 'hash' })
 local reply, is_other = { 'OTHER' }, false
 for at = 2, 2 * expected, 2 do
   local found = redis.call('hget', control, ARGV[at]) or ''
-  reply[#reply + 1] = ARGV[at]
-  reply[#reply + 1] = found
+  add_all(reply, ARGV[at], found)
   is_other = is_other or found ~= ARGV[at + 1]
 end
 if is_other then

@@ -36,6 +36,8 @@
 -- with bodies
 -- with waiting_members
 -- with line_fields
+-- with lists
+-- with stream_state
 -- with dead_letters
 local control, moving, ready, front, priority, due, unhandled, parked = unpack(KEYS, 1, 8)
 local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 17)
@@ -72,9 +74,7 @@ local function put(place, name, id, score, token, fields)
     cancel = redis.call('zscore', cancels, id) or ''
   end
   local item = { 'state', place, 'name', name, 'id', id, 'score', score, 'token', token }
-  for _, text in ipairs({ 'claim', claim, 'until', lasts, 'cancel', cancel }) do
-    item[#item + 1] = text
-  end
+  add_all(item, 'claim', claim, 'until', lasts, 'cancel', cancel)
   for _, text in ipairs(fields) do
     item[#item + 1] = text
     size = size + #text
@@ -90,12 +90,7 @@ local function put(place, name, id, score, token, fields)
 end
 
 local function id_in(fields)
-  for at = 1, #fields, 2 do
-    if fields[at] == 'id' then
-      return fields[at + 1]
-    end
-  end
-  return ''
+  return pairs_of(fields).id or ''
 end
 
 local function take_entries(stream)

@@ -7,6 +7,7 @@
 -- Returns {vt, delay, maxsize, totalrecv, totalsent, created, modified, messages, hidden messages}, or 'NOQUEUE'.
 
 -- with clock
+-- with lists
 -- with rsmq
 local zset, hash = unpack(KEYS)
 if not attributes(hash) then
@@ -21,6 +22,5 @@ local reply = { vt, delay, maxsize }
 for i = 1, 4 do
   reply[#reply + 1] = math.floor(number_of(rest[i]))
 end
-reply[#reply + 1] = redis.call('zcard', zset)
-reply[#reply + 1] = redis.call('zcount', zset, string.format('(%.0f', now_ms()), '+inf')
+add_all(reply, redis.call('zcard', zset), redis.call('zcount', zset, string.format('(%.0f', now_ms()), '+inf'))
 return reply

@@ -12,6 +12,8 @@
 -- none}.
 
 -- with clock
+-- with lists
+-- with pages
 local zset, hash, owners, unhandled = unpack(KEYS)
 local now = now_ms()
 local visible = redis.call('zcount', zset, '-inf', now)
@@ -45,14 +47,7 @@ local page = redis.call('zrange', zset, first, first + ARGV[2] + #ranks - 1, 'wi
 for at = 1, #page, 2 do
   local id = page[at]
   if not not_delayed[id] and #reply < 2 + 3 * ARGV[2] then
-    local length = redis.call('hstrlen', hash, id)
-    local body = length == 0 and -1 or length
-    if length > 0 and length <= tonumber(ARGV[3]) then
-      body = redis.call('hget', hash, id)
-    end
-    for _, value in ipairs({ id, page[at + 1], body }) do
-      reply[#reply + 1] = value
-    end
+    add_all(reply, id, page[at + 1], body_or_length(hash, id, tonumber(ARGV[3])))
   end
 end
 return reply

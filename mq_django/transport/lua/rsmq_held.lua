@@ -13,6 +13,7 @@
 -- received or deleted since are removed.
 
 -- with receipts
+-- with lists
 local zset, hash, owners, notes = unpack(KEYS)
 local receipts = rsmq_receipts(zset, hash, owners, ARGV[1])
 local mine, all = {}, redis.call('hgetall', owners)
@@ -33,9 +34,6 @@ for i = 1, math.min(#mine, tonumber(ARGV[2])) do
   local counts = redis.call('hmget', hash, id .. ':rc', id .. ':fr')
   local marks = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
   local body = ARGV[3] == '1' and redis.call('hget', hash, id) or ''
-  local more = { marks[1] or 0, marks[2] or '', marks[3] or '' }
-  for _, value in ipairs({ id, body or '', counts[1], counts[2] or 0, unpack(more) }) do
-    reply[#reply + 1] = value
-  end
+  add_all(reply, id, body or '', counts[1], counts[2] or 0, marks[1] or 0, marks[2] or '', marks[3] or '')
 end
 return reply

@@ -17,6 +17,7 @@
 
 -- with clock
 -- with rsmq
+-- with lists
 -- with numbers
 local zset, hash, owners, notes, control, unhandled, consumers = unpack(KEYS)
 local consumer = ARGV[1]
@@ -66,9 +67,7 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, A
     end
     local marks = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
     local first = redis.call('hget', hash, id .. ':fr')
-    for _, value in ipairs({ id, body, count, first, marks[1] or 0, marks[2] or '', marks[3] or '' }) do
-      reply[#reply + 1] = value
-    end
+    add_all(reply, id, body, count, first, marks[1] or 0, marks[2] or '', marks[3] or '')
   else
     -- The rest of a message that was deleted by hand.
     redis.call('zrem', zset, id)

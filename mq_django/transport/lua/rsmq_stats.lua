@@ -44,10 +44,6 @@ for _, id in ipairs(redis.call('zrange', unhandled, 0, 999)) do
   unhandled_count = unhandled_count + (is_hidden(id) and 1 or 0)
 end
 
-local function counters(key, first, last)
-  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
-end
-
 local head = redis.call('zrange', zset, 0, 0, 'withscores')[2]
 local wait = next_visible(zset, now)
 return {

@@ -10,6 +10,7 @@
 
 -- with types
 -- with clock
+-- with lists
 -- with numbers
 check_types({ [KEYS[1]] = 'hash' })
 
@@ -21,8 +22,7 @@ for at = 1, #found[2], 2 do
   local id, note = found[2][at], found[2][at + 1]
   local number = number_of(string.match(note, '^%d+'))
   if id ~= '#' and (number <= newest or number > now + hour) then
-    reply[#reply + 1] = id
-    reply[#reply + 1] = note
+    add_all(reply, id, note)
   end
 end
 return reply

@@ -10,6 +10,7 @@
 -- Returns {1 if the page ends before its limit because it has many bytes, then for each: entry, {field, value or its length,
 -- ...}}.
 
+-- with lists
 -- with pages
 local first, last = ARGV[1], ARGV[2]
 if ARGV[3] == 'xrevrange' then
@@ -17,7 +18,6 @@ if ARGV[3] == 'xrevrange' then
 end
 local reply = { 0 }
 reply[1] = each_in_range(ARGV[3], KEYS[1], first, last, tonumber(ARGV[4]), function(entry, fields)
-  reply[#reply + 1] = entry
-  reply[#reply + 1] = truncate(fields, tonumber(ARGV[5]))
+  add_all(reply, entry, truncate(fields, tonumber(ARGV[5])))
 end)
 return reply

@@ -14,12 +14,9 @@
 
 local log, n, m = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 
-local function counters(key, first, last)
-  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
-end
-
 -- with clock
 -- with stream_state
+-- with readable
 local is_there = redis.call('exists', log) == 1
 local info = is_there and pairs_of(redis.call('xinfo', 'stream', log)) or {}
 local size = is_there and redis.call('memory', 'usage', log) or 0

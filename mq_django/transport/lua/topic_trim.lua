@@ -11,16 +11,9 @@
 -- Returns {trimmed, 1 if there is more to trim, 1 if a pending entry prevented more, then for each group that lost
 -- unread entries: its name, and how many}.
 
+-- with stream_state
 local log, limit = KEYS[1], tonumber(ARGV[4])
 local length = redis.call('exists', log) == 1 and redis.call('xlen', log) or 0
-
-local function id(text)
-  local ms, number = string.match(text, '^(%d+)-(%d+)$')
-  return { tonumber(ms), tonumber(number) }
-end
-local function before(a, b)
-  return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2])
-end
 
 local surplus = ARGV[2] ~= '0' and length - ARGV[2] or 0
 if ARGV[3] ~= '0' and length > 0 then
@@ -28,16 +21,16 @@ if ARGV[3] ~= '0' and length > 0 then
   surplus = math.max(surplus, math.ceil(length * share))
 end
 -- with clock
--- with stream_state
+-- with lists
 -- with numbers
 local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }
 for _, group in ipairs(groups_of(log)) do
-  read[group.name] = id(group['last-delivered-id'])
+  read[group.name] = entry_id(group['last-delivered-id'])
   if group.pending > 0 then
-    local oldest = id(redis.call('xpending', log, group.name)[2])
-    pending = before(oldest, pending) and oldest or pending
+    local oldest = entry_id(redis.call('xpending', log, group.name)[2])
+    pending = is_before(oldest, pending) and oldest or pending
   end
 end
 
@@ -45,9 +38,9 @@ local trimmable, final, first_kept, held, bytes, last = {}, nil, nil, 0, 0, '-'
 while length > 0 and not first_kept and #trimmable < limit and bytes < 4194304 do
   local found = redis.call('xrange', log, last, '+', 'count', 100)
   for _, entry in ipairs(found) do
-    local place = id(entry[1])
+    local place = entry_id(entry[1])
     local over = #trimmable < surplus or place[1] < too_old
-    if not first_kept and over and before(place, pending) then
+    if not first_kept and over and is_before(place, pending) then
       trimmable[#trimmable + 1], final = place, entry[1]
       bytes = bytes + #entry[2][#entry[2]]
     elseif not first_kept then
@@ -69,12 +62,11 @@ local reply = { trimmed, trimmed > 0 and #trimmable >= limit and 1 or 0, held }
 for i = 5, #ARGV do
   local lost = 0
   for place = 1, trimmed do
-    lost = lost + (read[ARGV[i]] and before(read[ARGV[i]], trimmable[place]) and 1 or 0)
+    lost = lost + (read[ARGV[i]] and is_before(read[ARGV[i]], trimmable[place]) and 1 or 0)
   end
   if lost > 0 then
     increment(KEYS[i - 3], 'lost', lost)
-    reply[#reply + 1] = ARGV[i]
-    reply[#reply + 1] = lost
+    add_all(reply, ARGV[i], lost)
   end
 end
 return reply

@@ -45,5 +45,5 @@ local id = string.match(member, '^[up]:') and redis.call('hget', unique, member)
 redis.call('hdel', waiting, member)
 forget_member(unique, member, id)
 release_claim(claims, id)
-note_step(usable_notes(notes), id, 'failed', '', 'cancelled')
+note_step(usable(notes, 'hash'), id, 'failed', '', 'cancelled')
 return ARGV[2] and { id } or 'CANCELLED'

@@ -11,6 +11,8 @@
 -- Returns {now in ms, next cursor, then for each: member, score, body or its length, or -1 for none}.
 
 -- with clock
+-- with lists
+-- with pages
 local found
 if ARGV[1] == 'SCAN' then
   found = redis.call('zscan', KEYS[1], ARGV[2], 'count', ARGV[3])
@@ -20,13 +22,6 @@ end
 local reply = { now_ms(), found[1] }
 for at = 1, #found[2], 2 do
   local member = found[2][at]
-  local length = redis.call('hstrlen', KEYS[2], member)
-  local body = length == 0 and -1 or length
-  if length > 0 and length <= tonumber(ARGV[4]) then
-    body = redis.call('hget', KEYS[2], member)
-  end
-  reply[#reply + 1] = member
-  reply[#reply + 1] = found[2][at + 1]
-  reply[#reply + 1] = body
+  add_all(reply, member, found[2][at + 1], body_or_length(KEYS[2], member, tonumber(ARGV[4])))
 end
 return reply

@@ -24,6 +24,7 @@
 
 -- with types
 -- with clock
+-- with lists
 -- with numbers
 -- The steps of a run of a workflow. The record of a step is a field of the hash `steps`, under the step's number:
 --   state waits bad seq round kind began
@@ -89,9 +90,7 @@ end
 
 local function publish_later(step, of_round, body)
   local entry = call('xadd', starts, '*', 'run', id, 'step', step, 'round', of_round)
-  for _, part in ipairs({ entry, step, of_round, body }) do
-    started[#started + 1] = part
-  end
+  add_all(started, entry, step, of_round, body)
 end
 
 local function call_back(kind)

@@ -1,4 +1,5 @@
 -- with numbers
+-- with types
 -- Counts of dead letters by error class and message name, kept by the scripts that bury or move dead letters. A field
 -- is class '|' name, a value is the count and the time of the last burial, in ms since 1970. After 1000 groups, dead
 -- letters of further ones are counted in the field '*'.
@@ -19,18 +20,12 @@ local function group_of(fields, from, to)
   return (is_class and string.sub(error, 1, #class) or '') .. '|' .. string.sub(name, 1, 1020)
 end
 
--- If the key is not a hash, nothing is counted, and burying and redriving still work.
-local function is_hash(groups)
-  local kind = redis.call('type', groups).ok
-  return kind == 'hash' or kind == 'none'
-end
-
--- Count a dead letter that was just buried.
+-- Count a dead letter that was just buried. If the key is not a hash, nothing is counted, and burying and redriving still work.
 local function count_dead(groups, dead, group, ms)
   if redis.call('xlen', dead) == 1 then
     -- All earlier dead letters were deleted by hand.
     redis.call('del', groups)
-  elseif not is_hash(groups) then
+  elseif not usable(groups, 'hash') then
     return
   end
   local known = redis.call('hget', groups, group)
@@ -43,7 +38,7 @@ local function count_dead(groups, dead, group, ms)
 end
 
 local function uncount_dead(groups, group, removed_count)
-  if not is_hash(groups) then
+  if not usable(groups, 'hash') then
     return
   end
   local known = redis.call('hget', groups, group)

@@ -52,9 +52,3 @@ local function check_lists(lists, count, ...)
     end
   end
 end
-
--- Return a key that another program may have made something else: then nil, because no message must wait for it.
-local function usable(key, kind)
-  local found = key and redis.call('type', key).ok
-  return (found == kind or found == 'none') and key or nil
-end

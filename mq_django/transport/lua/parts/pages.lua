@@ -49,3 +49,12 @@ local function dead_fields(values, which, longest)
   end
   return fields
 end
+
+-- Return a body in a hash, its length if that is more than `longest` bytes, or -1 for none.
+local function body_or_length(hash, member, longest)
+  local length = redis.call('hstrlen', hash, member)
+  if length == 0 then
+    return -1
+  end
+  return length <= longest and redis.call('hget', hash, member) or length
+end

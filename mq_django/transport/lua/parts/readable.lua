@@ -8,3 +8,8 @@ local function too_long(...)
     end
   end
 end
+
+-- Return the values of the counters in `key` whose fields are these arguments of the script.
+local function counters(key, first, last)
+  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
+end

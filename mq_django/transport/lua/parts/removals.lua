@@ -9,6 +9,7 @@
 -- with named
 -- with claims
 -- with rsmq
+-- with stream_state
 -- with tokens
 -- with undelivered
 -- with waiting_members
@@ -42,10 +43,7 @@ function removals.stream(at, leaving, group)
     if not found or not first or #redis.call('xrange', at.stream, first[1], entry, 'count', 1) == 0 then
       return 'MISSING'
     end
-    local id = ''
-    for field = 1, #found[2], 2 do
-      id = found[2][field] == 'id' and found[2][field + 1] or id
-    end
+    local id = pairs_of(found[2]).id or ''
     local refusal = leaving(id)
     if refusal then
       return refusal

@@ -23,3 +23,13 @@ local function next_generation(control, now)
   local before = number_of(redis.call('hget', control, 'log-generation'))
   return string.format('%.0f', math.max(before + 1, now))
 end
+
+-- Return the two numbers in the id of an entry.
+local function entry_id(text)
+  local ms, number = string.match(text, '^(%d+)%-(%d+)$')
+  return { tonumber(ms), tonumber(number) }
+end
+
+local function is_before(a, b)
+  return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2])
+end
