@@ -164,6 +164,15 @@ def loads(text: bytes) -> Any:
         raise DecodeError(f"not JSON: {reason[:200]}") from error
 
 
+def object_in(text: object) -> dict[str, Any]:
+    """Return the object of JSON text in a reply of Redis; {} for anything else, which any program may have written."""
+    try:
+        found = loads(text) if isinstance(text, bytes) else None
+    except DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 # Numbers in Redis.
 
 #: The largest number that Redis counts to.

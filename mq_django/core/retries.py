@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
-from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
+from mq_django.core.jsontext import LAST_MS, dumps, object_in, whole
 from mq_django.core.texts import repr_of
-from mq_django.errors import ConfigurationError, DecodeError
+from mq_django.errors import ConfigurationError
 
 #: More would overflow a float before the longest delay ends the growth.
 MAX_FACTOR = 1000
@@ -215,15 +215,6 @@ def read_attempt(line: Mapping[str, Any]) -> Attempt | None:
     )
 
 
-def read_line(text: bytes) -> dict[str, Any]:
-    """Return the fields of a line; {} if it is not a JSON object. It may be truncated, or of another program."""
-    try:
-        found = loads(text)
-    except DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def failure(error: str, traceback: str | None) -> dict[str, str]:
     """Return the fields of a failure, truncated to the limits, with `?` for characters that UTF-8 cannot encode."""
     found = {"error": _sendable(error[:MAX_ERROR])}
@@ -243,7 +234,7 @@ def with_attempt(history: str, attempt: Attempt) -> str:
         "ending": _ENDINGS[attempt.status],
         **failure(attempt.error, attempt.traceback),
     }
-    tracebacks = (fields["traceback"] for fields in map(read_line, reversed(earlier)) if "traceback" in fields)
+    tracebacks = (fields["traceback"] for fields in map(object_in, reversed(earlier)) if "traceback" in fields)
     if "traceback" in line and line["traceback"] == next(tracebacks, None):
         del line["traceback"]
     return b"\n".join([*earlier, dumps(line)]).decode()
@@ -257,7 +248,7 @@ def attempts_since(history: str, ms: int) -> int:
 
 def read_history(history: str) -> list[Attempt]:
     """Return the attempts of a history, oldest first. Invalid lines are skipped."""
-    found = (read_attempt(read_line(line)) for line in _lines(history)[-HISTORY_LENGTH:])
+    found = (read_attempt(object_in(line)) for line in _lines(history)[-HISTORY_LENGTH:])
     return [attempt for attempt in found if attempt is not None and attempt.status != RUNNING]
 
 

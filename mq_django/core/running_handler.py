@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from mq_django.core import clock
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import LAST_MS, dumps, evaluated, loads, whole
+from mq_django.core.jsontext import LAST_MS, dumps, evaluated, object_in, whole
 from mq_django.core.message_streams import RunStream, encoded, encoded_line
 from mq_django.core.messages import Delivery
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.texts import repr_of
-from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler, NotSupported
+from mq_django.errors import InvalidMessage, InvalidProgress, NotInHandler, NotSupported
 
 #: The most characters of a note.
 MAX_NOTE = 500
@@ -97,12 +97,7 @@ def progress_text(progress: Progress) -> bytes:
 
 def read_progress(text: object) -> Progress | None:
     """Return the progress in stored text, or None if it is not valid: any program may have written it."""
-    try:
-        found = loads(text) if isinstance(text, bytes) else None
-    except DecodeError:
-        return None
-    if not isinstance(found, dict):
-        return None
+    found = object_in(text)
     done, total, note = found.get("done"), found.get("total"), found.get("note")
     if not _is_number(done) or not (total is None or _is_number(total)):
         return None

@@ -7,10 +7,9 @@ what it reads.
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mq_django.core.jsontext import LAST_MS, dumps, loads, whole
+from mq_django.core.jsontext import LAST_MS, dumps, object_in, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.texts import escape, truncate
-from mq_django.errors import DecodeError
 
 #: What a stack is of: a thread or a coroutine that runs a handler; another task that runs on their event loop; or what
 #: a coroutine runs in another thread, by `sync_to_async`. It is unknown which handler the last two belong to.
@@ -105,11 +104,8 @@ def _fields(stack: Stack, most: int) -> dict[str, Any]:
 
 def read_stacks(text: object) -> Stacks | None:
     """Return the stacks in the text of an answer, None if it is not valid. A stack that is not valid is left out."""
-    try:
-        found = loads(text) if isinstance(text, bytes) and len(text) <= MAX_BYTES else None
-    except DecodeError:
-        return None
-    if not isinstance(found, dict) or not isinstance(found.get("stacks"), list):
+    found = object_in(text) if isinstance(text, bytes) and len(text) <= MAX_BYTES else {}
+    if not isinstance(found.get("stacks"), list):
         return None
     return Stacks(list(_stacks(found["stacks"][:MAX_STACKS])), _count(found.get("more")))
 

@@ -135,7 +135,8 @@ class ProblemNotes:
         commands += [("HDEL", self._key, SEEN + kind) for kind in ended]
         commands += [("HSETNX", self._key, ANNOUNCED + kind, 1) for kind in begun]
         commands += [("HDEL", self._key, ANNOUNCED + kind) for kind in ended]
-        changed = self._transport.ask_all(commands)[len(seen) + len(ended) :]
+        replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)] if commands else []
+        changed = replies[len(seen) + len(ended) :]
         return {kind for kind, is_ours in zip((*begun, *ended), changed, strict=True) if is_ours}
 
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.jsontext import LARGEST, LAST_MS, dumps, loads, whole
+from mq_django.core.jsontext import LARGEST, LAST_MS, dumps, loads, object_in, whole
 from mq_django.core.messages import ENDINGS, NO_HEADERS, Delivery, Ending, Message
 from mq_django.core.redaction import redact, redact_forms
-from mq_django.core.retries import MAX_ERROR, read_line
+from mq_django.core.retries import MAX_ERROR
 from mq_django.stores.base import Settlement
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport
@@ -229,7 +229,7 @@ def _position(cursor: str) -> tuple[str, int]:
 
 def read_handled(entry: str, message_id: str, text: object) -> HandledMessage | None:
     """Return the message of a line, or None if another program has written it."""
-    line = read_line(text) if isinstance(text, bytes) else {}
+    line = object_in(text)
     ending = next((ending for ending in get_args(Ending) if ending == line.get("ending")), None)
     if ending is None or not isinstance(line.get("name"), str):
         return None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
-from mq_django.core.jsontext import LAST_MS, dumps, loads, parser_of, whole
+from mq_django.core.jsontext import LAST_MS, dumps, object_in, parser_of, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -120,17 +120,8 @@ def is_consumer(transport: Transport, config: QueueConfig, name: str) -> bool:
     return bool(transport.ask(("HEXISTS", config.keys.consumers, member)))
 
 
-def description(value: bytes) -> Mapping[str, Any]:
-    """Return what a supervisor announces of itself or of a consumer; nothing if it is invalid."""
-    try:
-        found = loads(value)
-    except DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 #: Of supervisors: each announces the same to most of its queues, and at most heartbeats.
-_description = lru_cache(maxsize=1024)(description)
+_description = lru_cache(maxsize=1024)(object_in)
 
 
 @lru_cache(maxsize=8192)
@@ -165,7 +156,7 @@ def read_membership(
         beats={who: count for who, value in found["beat"].items() if (count := whole(value)) is not None},
         seen_ms={who: ms for who, value in found["seen"].items() if (ms := whole(value, LAST_MS)) is not None},
         supervisors=Descriptions(found["supervisor"], _description),
-        consumers=Descriptions(found["consumer"], description),
+        consumers=Descriptions(found["consumer"], object_in),
         unknown=held,
         generation=generation.decode(errors="replace"),
         asks={who: value.decode(errors="replace") for who, value in found["ask"].items()},

@@ -331,8 +331,8 @@ class _StreamTarget:
         keys, limit = self._config.keys, self._config.max_depth
         if not limit:
             return None
-        depths = self._transport.ask_all([("XLEN", keys.ready), ("XLEN", keys.front), ("HLEN", keys.waiting)])
-        return max(0, limit - int(sum(depths)))
+        held: list[int] = self._transport.ask_all([("XLEN", keys.ready), ("XLEN", keys.front), ("HLEN", keys.waiting)])
+        return max(0, limit - sum(held))
 
     def _body(self, arrival: _Arrival) -> bytes | None:
         message, text = arrival.message, arrival.data_text

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.jsontext import LAST_MS, dumps, loads
+from mq_django.core.jsontext import LAST_MS, dumps, object_in
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import ACK, Ack, Bury, Cancel, Delivery, Expire, Message, Retry, StepDrop, StepEnd
 from mq_django.core.partitions import likely_first
 from mq_django.core.publication import Publication
-from mq_django.core.retries import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt, read_line
+from mq_django.core.retries import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt
 from mq_django.core.running_handler import Progress, Report, progress_text, read_progress
-from mq_django.errors import Cancelled, DecodeError, StoreError
+from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import is_consumer
 from mq_django.transport import scripts
@@ -213,7 +213,7 @@ def copy_results(
     there, commands = list[str](), list[Command]()
     for key, message_id, text in zip(keys, ids, found, strict=True):
         head, *lines = text.split(b"\n") if isinstance(text, bytes) else [b""]
-        if fields := read_line(head):
+        if fields := object_in(head):
             # What is moved does not run. A consumer of both queues would make it seem so.
             ended = [line for line in lines if not line.startswith(RUNS)]
             value = b"\n".join([dumps({**fields, "queue": target[0].public_name}), *ended])
@@ -225,7 +225,7 @@ def copy_results(
 
 def read_result(text: bytes) -> Result | None:
     """Return the result in the value of a key, or None if another program has written it."""
-    head, *lines = map(read_line, text.split(b"\n"))
+    head, *lines = map(object_in, text.split(b"\n"))
     if not isinstance(head.get("name"), str) or not isinstance(head.get("queue"), str):
         return None
     found = [(_entry_order(line.get("entry")), attempt) for line in lines if (attempt := read_attempt(line))]
@@ -587,10 +587,5 @@ def _digest(report: Report) -> str:
 
 def _positions(text: object) -> dict[str, str]:
     """Return the positions in stored text. What is not valid is left out: any program may have written it."""
-    try:
-        found = loads(text) if isinstance(text, bytes) else None
-    except DecodeError:
-        found = None
-    if not isinstance(found, dict):
-        return {}
-    return {name: value for name, value in found.items() if isinstance(value, str) and len(value) <= MAX_POSITION}
+    found = object_in(text).items()
+    return {name: value for name, value in found if isinstance(value, str) and len(value) <= MAX_POSITION}

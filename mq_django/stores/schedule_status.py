@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from mq_django.conf import QueueConfig, default_time_zone, get_config
-from mq_django.core.jsontext import LAST_MS, loads, whole
+from mq_django.core.jsontext import LAST_MS, object_in, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.core.texts import line
-from mq_django.errors import MQError, StoreError
+from mq_django.errors import StoreError
 from mq_django.stores.schedules import (
     KINDS,
     MAX_SKIPS,
@@ -429,11 +429,7 @@ def _recent(text: bytes) -> list[tuple[int, str]]:
 
 def _override(entry: Scheduled, state: Mapping[str, bytes]) -> ScheduleOverride:
     """Return what overrides a schedule. Other programs may have written anything."""
-    try:
-        found = loads(state["override"])
-    except MQError:
-        found = None
-    texts = found if isinstance(found, Mapping) else {}
+    texts = object_in(state["override"])
     set_ms, set_by = stamp_of(state, "overridden")
     before, reason = (line(str(texts.get(field, "")))[:MAX_REASON] for field in ("code", "reason"))
     return ScheduleOverride(entry.when, before, set_ms, set_by, reason)
