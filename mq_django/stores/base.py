@@ -101,22 +101,28 @@ class QueueAccess(Protocol):
     """What producers use of a queue: of one without partitions, its store."""
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
-        """See Store.publish(); of a queue with partitions, all or none of those for one of them."""
+        """Publish the messages of one call, all or none of a partition, create their results, and return their ids.
+
+        If a message keeps its unique key against a new one, its id is returned instead of the new one's.
+        """
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
-        """See Store.cancel()."""
+        """Cancel a waiting message, by its id or by `u:` + its unique key."""
 
     def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
-        """See Store.cancel_running()."""
+        """Cancel a waiting message; if it does not wait, ask its consumer to cancel it, with `force` by all means.
+
+        Raises NotSupported for a group of a topic, and for a queue in RSMQ's format.
+        """
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """See Store.reschedule()."""
+        """Change the due time of a delayed message."""
 
     def find(self, id_or_unique: str) -> Lookup:
-        """See Store.find()."""
+        """Find a waiting message."""
 
 
-class Store(Protocol):
+class Store(QueueAccess, Protocol):
     """The Redis form of a queue.
 
     A message is always in exactly one state: each method that moves one is one script. Methods raise `StoreError` and
@@ -128,12 +134,6 @@ class Store(Protocol):
 
     def create_groups(self) -> None:
         """Create what a consumer reads from, if it does not exist."""
-
-    def publish(self, publications: Sequence[Publication]) -> list[str]:
-        """Publish the messages of one call, all or none, create their results, and return their ids.
-
-        If a message keeps its unique key against a new one, its id is returned instead of the new one's.
-        """
 
     def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:
         """Take up to `count` messages for a consumer, urgent ones first, without waiting."""
@@ -176,15 +176,6 @@ class Store(Protocol):
     def read_due(self, reply: Any) -> "Promoted | None":
         """Return what the reply to this command says; None: promote() has something to do."""
 
-    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
-        """Cancel a waiting message, by its id or by `u:` + its unique key."""
-
-    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
-        """Cancel a waiting message; if it does not wait, ask its consumer to cancel it, with `force` by all means.
-
-        Raises NotSupported for a group of a topic, and for a queue in RSMQ's format.
-        """
-
     def cancel_requests(self) -> Mapping[str, CancelRequest]:
         """Return what consumers were asked to cancel, by the ids of the messages."""
 
@@ -202,12 +193,6 @@ class Store(Protocol):
 
     def is_cancelled(self, delivery: Delivery) -> bool:
         """Return whether consumers were asked to cancel a message that they have got."""
-
-    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """Change the due time of a delayed message."""
-
-    def find(self, id_or_unique: str) -> Lookup:
-        """Find a waiting message."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds. Counts no attempt and extends nothing."""

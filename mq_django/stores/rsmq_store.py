@@ -172,7 +172,7 @@ class RsmqStore(Settles):
         subscription = self._subscription
         if subscription is None or not isinstance(self._transport, Session | ClusterSession):
             time.sleep(min(seconds, POLL, max(0.0, self._next - time.monotonic())))
-        elif not subscription.listen():
+        elif not subscription.open():
             # Does not wait right after subscribing: a message may have been sent before.
             poll = POLL_WITH_REALTIME if self._config.realtime else POLL
             known = max(0.0, self._next - time.monotonic())

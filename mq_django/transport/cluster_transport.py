@@ -202,11 +202,11 @@ class ClusterTransport(Transport):
         return [reply for (reply,) in self.pipelines([[command] for command in commands])]
 
 
-class ClusterSession(Transport):
+class ClusterSession(ClusterTransport):
     """A transport for one thread, with a connection of its own to each node that it sends to; see Session."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._sessions: dict[redis.Redis, Session] = {}
         #: Node -> why it cannot be reached, and until when it is not asked again.
         self._lost: dict[redis.Redis, tuple[str, float]] = {}
@@ -245,10 +245,6 @@ class ClusterSession(Transport):
         if lost and not reached:
             raise lost[0]
         return replies
-
-    def together(self, commands: Sequence[Command], *, most: int = 0) -> list[Any]:
-        """See Transport.together(): each queue is in a hash slot of its own, so a node gets one pipeline."""
-        return [reply for (reply,) in self.pipelines([[command] for command in commands])]
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands to the node of their slot, without waiting for their replies."""

@@ -137,7 +137,7 @@ def open_transport(role: Role, connection: str = "") -> Transport:
         ConfigurationError: CONNECTION cannot be used.
         ConnectionLost: the embedded server does not start.
     """
-    server = get_server("inspect" if budgets_now() else role, connection)
+    server = get_server(role if budgets_now() is None else "inspect", connection)
     return ClusterTransport(server) if isinstance(server, Cluster) else Pooled(server)
 
 

@@ -7,10 +7,12 @@ import socket
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -34,17 +36,8 @@ class Budget:
         self.error: ConnectionLost | None = None
 
 
-class Budgets:
-    """The budget of each server, because several are asked at once."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._budgets: dict[int, Budget] = {}
-
-    def of(self, server: object) -> Budget:
-        """Return the budget of a server, by its client."""
-        return self._budgets.setdefault(id(server), Budget(self._seconds))
-
+#: The budget of each server, because several are asked at once; by the id of its client.
+Budgets = defaultdict[int, Budget]
 
 _budgets: ContextVar[Budgets | None] = ContextVar("mq_django_budgets", default=None)
 
@@ -62,7 +55,7 @@ def within(seconds: float) -> Iterator[None]:
     is not asked again. The time between round trips does not count: a process that computes for long is no reason to
     take Redis for unreachable.
     """
-    token = _budgets.set(Budgets(seconds))
+    token = _budgets.set(Budgets(partial(Budget, seconds)))
     try:
         yield
     finally:
@@ -386,7 +379,7 @@ class Pooled(Transport):
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """See Transport.pipeline()."""
         budgets = budgets_now()
-        budget = budgets.of(self._client) if budgets else None
+        budget = None if budgets is None else budgets[id(self._client)]
         if budget and budget.error:
             raise budget.error
         session = self._idle.take(self._client)

@@ -107,27 +107,8 @@ class Subscription:
 # Wait for a notification on a pub/sub channel, or for the end of another connection.
 
 
-class WakeSubscription:
-    """A subscription for one thread. Pub/sub may lose notifications, so callers also poll."""
-
-    def __init__(self, session: AnySession, channels: Sequence[str]) -> None:
-        self._session = session
-        self._channels = channels
-        self._is_subscribed = False
-
-    def listen(self) -> bool:
-        """Subscribe if not yet subscribed, and return whether this call did.
-
-        Raises:
-            ConnectionLost: cannot reach Redis.
-        """
-        if self._is_subscribed:
-            return False
-        self._session.send([("SUBSCRIBE", *self._channels)])
-        for _ in self._channels:
-            self._session.receive()
-        self._is_subscribed = True
-        return True
+class WakeSubscription(Subscription):
+    """A subscription that only says that there was a notification."""
 
     def wait(self, seconds: float, *, beside: AnySession) -> None:
         """Return after a notification, when the connection `beside` has data or ends, or after `seconds`."""
@@ -148,8 +129,3 @@ class WakeSubscription:
             self.close()
             return True
         return received
-
-    def close(self) -> None:
-        """Close the subscription. The next `listen` subscribes again."""
-        self._is_subscribed = False
-        self._session.close()
