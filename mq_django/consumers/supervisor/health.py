@@ -259,7 +259,8 @@ class Health:
 
     def __init__(self) -> None:
         self._heartbeats: Sequence[Heartbeat] = ()
-        self._loop: MainLoop | None = None
+        #: The latest that the main loop has seen; None before its first round.
+        self.loop: MainLoop | None = None
         self._has_started = False
 
     def watch(self, heartbeats: Sequence[Heartbeat]) -> None:
@@ -268,14 +269,9 @@ class Health:
 
     def report(self, found: MainLoop) -> None:
         """Take over what the main loop has seen."""
-        self._loop = found
+        self.loop = found
         if not self._has_started:
             self._has_started = all(check.ok for check in self.ready())
-
-    @property
-    def loop(self) -> MainLoop | None:
-        """Return what the main loop has seen last, or None before its first round."""
-        return self._loop
 
     def live(self) -> list[Check]:
         """Return whether the loops of the supervisor go on. An outage of Redis does not stop them."""
@@ -296,26 +292,26 @@ class Health:
         return {"/live": _route(self.live), "/ready": _route(self.ready), "/startup": _route(self.startup)}
 
     def _main_loop(self) -> Check:
-        if self._loop is None:
+        if self.loop is None:
             # A start that takes too long is for the startup probe.
             return Check("main loop", True, "The supervisor is starting.")
-        if time.monotonic() - self._loop.at > STUCK:
+        if time.monotonic() - self.loop.at > STUCK:
             time.sleep(SECOND_CHECK)
-        still = time.monotonic() - self._loop.at
+        still = time.monotonic() - self.loop.at
         if still > STUCK:
             return Check("main loop", False, f"The main loop is stuck for {still:.0f} s.")
         return Check("main loop", True, "The main loop goes on.")
 
     def _services(self) -> Check:
-        stuck = self._loop.stuck if self._loop is not None else ()
+        stuck = self.loop.stuck if self.loop is not None else ()
         return Check("services", not stuck, f"{'; '.join(stuck)}." if stuck else "The services go on.")
 
     def _consumers(self) -> Check:
-        if self._loop is None:
+        if self.loop is None:
             return Check("consumers", False, "No consumer was started yet.")
-        if not self._loop.processes:
+        if not self.loop.processes:
             return Check("consumers", True, "It starts no consumers, and does only the housekeeping.")
-        ready, processes = self._loop.ready, self._loop.processes
+        ready, processes = self.loop.ready, self.loop.processes
         # One that died is replaced: the others handle messages meanwhile.
         enough = 1 if self._has_started else processes
         return Check("consumers", ready >= enough, f"{ready} of {processes} consumers are ready.")
@@ -329,7 +325,7 @@ class Health:
         return Check("redis", is_ok, " ".join(sentences))
 
     def _running(self) -> Check:
-        stopping = self._loop is not None and self._loop.stopping
+        stopping = self.loop is not None and self.loop.stopping
         return Check("running", not stopping, "It is shutting down." if stopping else "It is not shutting down.")
 
 
