@@ -25,6 +25,7 @@
 
 -- with line_keys
 -- with windows
+-- with lists
 -- with numbers
 -- with take_by_priority
 -- with undelivered
@@ -299,12 +300,9 @@ local function settle_waiters(found, left, concurrent)
   end
   if found == 0 then
     for _, flat in ipairs(redis.call('xinfo', 'groups', ready)) do
-      local state = {}
-      for at = 1, #flat, 2 do
-        state[flat[at]] = flat[at + 1]
-      end
-      if state.name == group then
-        redis.pcall('xgroup', 'setid', ready, 'wake', state['last-delivered-id'])
+      local found_group = pairs_of(flat)
+      if found_group.name == group then
+        redis.pcall('xgroup', 'setid', ready, 'wake', found_group['last-delivered-id'])
       end
     end
     redis.call('hset', limits, 'w', string.format('%.0f', ms + WAIT_MS))

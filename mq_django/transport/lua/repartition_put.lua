@@ -97,13 +97,15 @@ local function put_dead(item, fields)
   count_dead(groups, dead, group_of(fields, 1, #fields), tonumber(string.match(entry, '^%d+')))
 end
 
+local function into(put, key)
+  return function(item, fields)
+    put(key, item, fields)
+  end
+end
+
 local puts = {
-  ready = function(item, fields)
-    put_entry(ready, item, fields)
-  end,
-  front = function(item, fields)
-    put_entry(front, item, fields)
-  end,
+  ready = into(put_entry, ready),
+  front = into(put_entry, front),
   priority = function(item, fields)
     if is_aged(item.score) then
       increment(control, 'ranked', 0)
@@ -114,12 +116,8 @@ local puts = {
     local level = -math.floor(item.score / BAND + 0.5)
     rank(priority, control, keep_body(item, fields[2]), level, 'ranked', 1)
   end,
-  due = function(item, fields)
-    put_waiting_in(due, item, fields)
-  end,
-  unhandled = function(item, fields)
-    put_waiting_in(unhandled, item, fields)
-  end,
+  due = into(put_waiting_in, due),
+  unhandled = into(put_waiting_in, unhandled),
   dead = put_dead,
   claim = function(item, fields)
     local id = string.match(fields[2], '^%d+:(.*)$')

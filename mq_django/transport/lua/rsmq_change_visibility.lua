@@ -18,8 +18,5 @@ if not redis.call('zscore', KEYS[1], ARGV[1]) then
 end
 local first = redis.call('zrange', KEYS[1], 0, 0, 'withscores')[2]
 redis.call('zadd', KEYS[1], string.format('%.0f', now_ms() + ARGV[2]), ARGV[1])
-local head = redis.call('zrange', KEYS[1], 0, 0, 'withscores')[2]
-if head ~= first then
-  redis.call('publish', ARGV[3], 'due ' .. head)
-end
+tell_first(KEYS[1], first, ARGV[3])
 return 1

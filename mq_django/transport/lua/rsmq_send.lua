@@ -69,9 +69,6 @@ for at = 6, #ARGV, 6 do
   ids[#ids + 1] = id
 end
 counts[''] = nil
-count_published(minutes, ARGV[2], hours, ARGV[3], counts)
-local head = redis.call('zrange', zset, 0, 0, 'withscores')[2]
-if head ~= first then
-  redis.call('publish', ARGV[5], 'due ' .. head)
-end
+count(minutes, ARGV[2], hours, ARGV[3], 'published', counts)
+tell_first(zset, first, ARGV[5])
 return ids

@@ -87,5 +87,5 @@ end
 recent[#recent + 1] = at .. ' ' .. ARGV[6]
 recent = table.concat(recent, '\n', math.max(1, #recent - 4))
 redis.call('hset', schedules, 'fired:' .. name, at, 'recent:' .. name, recent)
-count_published(minutes, ARGV[3], hours, ARGV[4], { [ARGV[7]] = 1 })
+count(minutes, ARGV[3], hours, ARGV[4], 'published', { [ARGV[7]] = 1 })
 return { 'FIRED', now }

@@ -185,6 +185,11 @@ local function transition_of(at, lists, count, receipts, outcome)
 -- with step_notes
 -- with undelivered
 -- with line_places
+  -- Return the value of a list for a delivery.
+  local function value(name, i)
+    return ARGV[lists[name].before + i]
+  end
+
   -- How deliveries become dead letters, in each form of queue: see settle. `buried(entry, dead)` is called with
   -- each and the entry of its dead letter; `body_of(entry)`, if there is one, returns what a redrive puts back.
   local function dead_letters_of(at, lists, count, buried, body_of)
@@ -201,7 +206,7 @@ local function transition_of(at, lists, count, receipts, outcome)
     check_lists(lists, total, 'fields')
     local notes, now, fields = usable(at['step-notes'], 'hash'), now_ms(), lists.fields.before
     return function(entry, i)
-      local id, letter = ARGV[lists.ids.before + i], { unpack(ARGV, fields + (ends[i - 1] or 0) + 1, fields + ends[i]) }
+      local id, letter = value('ids', i), { unpack(ARGV, fields + (ends[i - 1] or 0) + 1, fields + ends[i]) }
       if body_of then
         letter[#letter + 1] = 'deadbody'
         letter[#letter + 1] = body_of(entry)
@@ -245,11 +250,6 @@ local function transition_of(at, lists, count, receipts, outcome)
 
   local function stream_outcomes(at, lists, count, receipts)
     local outcomes = {}
-
-    -- Return the value of a list for a delivery.
-    local function value(name, i)
-      return ARGV[lists[name].before + i]
-    end
 
     -- Keep the key of an ordered message waiting with it.
     local function wait_with(entry, member)
@@ -361,10 +361,6 @@ local function transition_of(at, lists, count, receipts, outcome)
   local function rsmq_outcomes(at, lists, count, receipts)
     local outcomes, zset, hash, notes = {}, at.zset, at.hash, at.notes
 
-    local function value(name, i)
-      return ARGV[lists[name].before + i]
-    end
-
     local function remove(ids)
       receipts.release(ids)
       for _, id in ipairs(ids) do
@@ -403,10 +399,7 @@ local function transition_of(at, lists, count, receipts, outcome)
         end
         redis.call('hset', notes, id .. ':story', value('histories', i))
       end, function()
-        local head = first_due(zset)
-        if head ~= first then
-          redis.call('publish', value('wake', 1), 'due ' .. head)
-        end
+        tell_first(zset, first, value('wake', 1))
       end
     end
 

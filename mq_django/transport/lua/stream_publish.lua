@@ -44,5 +44,5 @@ while at <= #argv do
     at = at + width
   end
 end
-count_published(KEYS[2], argv[2], KEYS[3], argv[3], counts)
+count(KEYS[2], argv[2], KEYS[3], argv[3], 'published', counts)
 return 'READY'

@@ -44,5 +44,5 @@ if remembers then
   redis.call('pexpire', published, ARGV[3])
 end
 -- with count
-count_published(minutes, ARGV[1], hours, ARGV[2], counts)
+count(minutes, ARGV[1], hours, ARGV[2], 'published', counts)
 return ids

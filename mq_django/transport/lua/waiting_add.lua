@@ -90,7 +90,7 @@ for at = 7, last, 6 do
   end
   ids[#ids + 1] = waiting_id
 end
-count_published(minutes, ARGV[2], hours, ARGV[3], counts)
+count(minutes, ARGV[2], hours, ARGV[3], 'published', counts)
 wake_if_earlier(due, before, ARGV[4])
 ids[#ids + 1] = wants_replaced and gone or nil
 return ids

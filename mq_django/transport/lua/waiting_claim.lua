@@ -76,5 +76,5 @@ end
 ends = lasts > 0 and now + lasts or math.max(now, due_ms) + 604800000
 redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:' .. id, key)
 remove_expired_claims(claims, control, now)
-count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
+count(minutes, ARGV[2], hours, ARGV[3], 'published', { [ARGV[11]] = 1 })
 return { 'CLAIMED', id }

@@ -36,5 +36,5 @@ for at = 5, #ARGV, 3 do
   end
   counts[ARGV[at]] = (counts[ARGV[at]] or 0) + 1
 end
-count_published(minutes, ARGV[2], hours, ARGV[3], counts)
+count(minutes, ARGV[2], hours, ARGV[3], 'published', counts)
 return 'READY'

@@ -52,17 +52,8 @@ local function read_step(steps, number)
 end
 
 local function write_step(steps, step)
-  local text = string.format(
-    '%s %d %d %.0f %d %s %.0f',
-    step.state,
-    step.waits,
-    step.bad,
-    step.seq,
-    step.round,
-    step.kind,
-    step.began
-  )
-  redis.call('hset', steps, step.number, text)
+  local counted = string.format('%d %d %.0f %d', step.waits, step.bad, step.seq, step.round)
+  redis.call('hset', steps, step.number, string.format('%s %s %s %.0f', step.state, counted, step.kind, step.began))
 end
 
 -- Whether nothing will change a step's state but an operator.
@@ -172,6 +163,15 @@ local function begin_step(step)
   write_step(steps, step)
 end
 
+-- Begin a step if it waits for nothing, else write its record.
+local function begin_or_write(step)
+  if step.waits == 0 and step.bad == 0 and step.state == 'W' then
+    begin_step(step)
+  else
+    write_step(steps, step)
+  end
+end
+
 local function is_task(step)
   return step.kind == 't' and 1 or 0
 end
@@ -181,11 +181,7 @@ local changes = {
   -- That one is done.
   d = function(step)
     step.waits = math.max(0, step.waits - 1)
-    if step.waits == 0 and step.bad == 0 and step.state == 'W' then
-      begin_step(step)
-    else
-      write_step(steps, step)
-    end
+    begin_or_write(step)
   end,
   -- That one has failed, or was skipped.
   b = function(step)
@@ -203,22 +199,14 @@ local changes = {
       step.state, skipped = 'W', skipped - is_task(step)
       push_work('g', step)
     end
-    if step.waits == 0 and step.bad == 0 and step.state == 'W' then
-      begin_step(step)
-    else
-      write_step(steps, step)
-    end
+    begin_or_write(step)
   end,
 }
 
 -- A step belongs to the run from now on.
 function changes.c(step)
   step.state, total = 'W', total + is_task(step)
-  if step.waits == 0 then
-    begin_step(step)
-  else
-    write_step(steps, step)
-  end
+  begin_or_write(step)
 end
 
 -- A step that was started before starts with a new message. The message needs another id: queues take each only once.

@@ -37,8 +37,3 @@ local function count(minutes, minute, hours, hour, kind, counts)
   count_in(minutes, 93600, minute, kind, counts)
   count_in(hours, 3024000, hour, kind, counts)
 end
-
--- Count published messages by name.
-local function count_published(minutes, minute, hours, hour, counts)
-  count(minutes, minute, hours, hour, 'published', counts)
-end

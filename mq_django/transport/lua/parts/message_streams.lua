@@ -1,13 +1,12 @@
+-- with lists
 -- with numbers
 -- The stream of a message. Its entries have the fields run, attempt, number (from 1 in the run), total (the bytes of all values
 -- so far), and one with the value, which is named after what it is: see docs/protocol.md.
 
 -- Return what the last entry says, also of a stream without entries.
 local function last_chunk(key)
-  local entry, said = redis.call('xrevrange', key, '+', '-', 'count', 1)[1], {}
-  for i = 1, entry and #entry[2] or 0, 2 do
-    said[entry[2][i]] = entry[2][i + 1]
-  end
+  local entry = redis.call('xrevrange', key, '+', '-', 'count', 1)[1]
+  local said = pairs_of(entry and entry[2] or {})
   local last = { run = short(said.run), attempt = number_of(said.attempt), ended = said['end'] ~= nil }
   last.exists, last.number, last.total = entry ~= nil, number_of(said.number), number_of(said.total)
   return last

@@ -8,8 +8,8 @@
 -- with clock
 -- with named
 -- with claims
+-- with lists
 -- with rsmq
--- with stream_state
 -- with tokens
 -- with undelivered
 -- with waiting_members

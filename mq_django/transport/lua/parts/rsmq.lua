@@ -26,6 +26,14 @@ local function next_visible(zset, now)
   return next and math.ceil(math.min(9e15, next - now)) or -1
 end
 
+-- Tell when the first message is visible, if this is not as before.
+local function tell_first(zset, before, channel)
+  local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
+  if first ~= before then
+    redis.call('publish', channel, 'due ' .. first)
+  end
+end
+
 -- Remove a message of an RSMQ queue with its notes. Return whether it was in both the sorted set and the hash.
 local function remove_message(zset, hash, notes, id)
   local there = redis.call('zrem', zset, id)
