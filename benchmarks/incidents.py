@@ -110,7 +110,7 @@ def _bury(name: str) -> list[str]:
     from mq_django.core.messages import Bury  # noqa: PLC0415
     from mq_django.stores import open_store  # noqa: PLC0415
     from mq_django.stores.base import Settlement  # noqa: PLC0415
-    from mq_django.stores.counters import add_command  # noqa: PLC0415
+    from mq_django.stores.counters import Slots  # noqa: PLC0415
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
@@ -123,18 +123,18 @@ def _bury(name: str) -> list[str]:
         store.settle("web1-1-abcdef-c0", dead)
         buried += [item.message.id for item in taken]
         first = []
-    transport.pipeline([add_command(config.keys, {("buried", "receipt"): len(buried)})])
+    transport.pipeline([Slots(config.keys).add_command({("buried", "receipt"): len(buried)})])
     return buried
 
 
 def _handle() -> None:
     """Let all queues but that of the dead letters have handled messages just now, so that they do not stand still."""
     from mq_django.conf import get_config  # noqa: PLC0415
-    from mq_django.stores.counters import add_command  # noqa: PLC0415
+    from mq_django.stores.counters import Slots  # noqa: PLC0415
     from mq_django.transport.connections import open_transport  # noqa: PLC0415
 
     keys = [config.keys for name, config in get_config().queues.items() if name != FAILING]
-    open_transport("produce").pipelines([[add_command(each, {("handled", "receipt"): 100})] for each in keys])
+    open_transport("produce").pipelines([[Slots(each).add_command({("handled", "receipt"): 100})] for each in keys])
 
 
 class Operator:

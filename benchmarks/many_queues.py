@@ -43,7 +43,7 @@ def seed() -> None:
     from mq_django import queues  # noqa: PLC0415 - needs the project to be set up
     from mq_django.conf import get_config  # noqa: PLC0415
     from mq_django.stores import open_store  # noqa: PLC0415
-    from mq_django.stores.counters import add_command  # noqa: PLC0415
+    from mq_django.stores.counters import Slots  # noqa: PLC0415
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def seed() -> None:
         for item in open_store(get_config().queue(name), transport).take(consumer, count=2):
             running.setdefault(consumer, {}).setdefault(name, []).append([item.stream, item.entry.decode(), 1500])
         transport.pipeline(
-            [add_command(get_config().queue(name).keys, {("handled", "a"): number, ("published", "a"): number})]
+            [Slots(get_config().queue(name).keys).add_command({("handled", "a"): number, ("published", "a"): number})]
         )
     beat(running)
 
@@ -143,13 +143,13 @@ def line_of(what: str, costs: list[Cost]) -> str:
 def work(number: int) -> None:
     """Let every busy queue handle messages, so that its row changes."""
     from mq_django.conf import get_config  # noqa: PLC0415
-    from mq_django.stores.counters import add_command  # noqa: PLC0415
+    from mq_django.stores.counters import Slots  # noqa: PLC0415
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
     transport = Pooled(get_client("chores"))
     for name in list(get_config().queues)[::BUSY_EVERY]:
-        transport.pipeline([add_command(get_config().queue(name).keys, {("handled", "a"): 100 + number})])
+        transport.pipeline([Slots(get_config().queue(name).keys).add_command({("handled", "a"): 100 + number})])
     keep_alive()
 
 

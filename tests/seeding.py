@@ -20,7 +20,7 @@ from mq_django.producers import queues
 from mq_django.producers.workflow_steps import StepDelivery, advance, open_home
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command
+from mq_django.stores.counters import Slots
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import Event
@@ -194,7 +194,7 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1, **more: Any) ->
 
 def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
     """Add to the counters of this minute, as a consumer does, by (what, name)."""
-    command = add_command(get_config().queue(queue).keys, counts)
+    command = Slots(get_config().queue(queue).keys).add_command(counts)
     reply_or_raise(open_transport("produce").pipeline([command])[0])
 
 

@@ -108,11 +108,6 @@ def latency_bucket(ms: int) -> int:
     return min(BUCKETS - 1, ms.bit_length())
 
 
-def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
-    """Return the command that adds counts to a queue's; see Slots.add_command()."""
-    return Slots(keys).add_command(tally)
-
-
 # Samples: what heartbeats and counts of places say once a minute, for charts. One process of all takes each.
 
 #: The versions that are known.

@@ -474,15 +474,11 @@ class Repartitioning:
         return reply
 
 
-def _ends(keys: QueueKeys) -> list[str]:
-    return [keys.control, keys.moving, keys.arrived]
-
-
 def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
     known = EarlierPause("", "", "") if pause is None else pause
     paused: list[Argument] = ["0" if pause is None else "1", known.who, known.reason, known.since_ms, known.name]
     args: list[Argument] = [number, keys.wake, keys.arrivals, *paused]
-    return scripts.command("repartition_open", keys=[*_ends(keys), keys.asleep], args=args)
+    return scripts.command("repartition_open", keys=[keys.control, keys.moving, keys.arrived, keys.asleep], args=args)
 
 
 def _take(part: QueueConfig, cursor: bytes) -> Command:

@@ -17,7 +17,7 @@ from mq_django.errors import (
 from mq_django.inspector.queue_view import Period, activity_of
 from mq_django.producers import Queue, Topic
 from mq_django.signals import message_published
-from mq_django.stores.counters import add_command
+from mq_django.stores.counters import Slots
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Session
 from tests import places
@@ -217,8 +217,8 @@ def test_beyond_a_thousand_names_an_hour_the_rest_are_counted_together(emails, k
     emails.publish("name-1499", 1)
     emails.publish("name-7", 1)
     session = Session(get_client("produce"))
-    session.pipeline([add_command(keys, {("handled", f"late-{n}"): 2 for n in range(100)})])
-    session.pipeline([add_command(keys, {("handled", "name-7"): 3})])
+    session.pipeline([Slots(keys).add_command({("handled", f"late-{n}"): 2 for n in range(100)})])
+    session.pipeline([Slots(keys).add_command({("handled", "name-7"): 3})])
     now_ms = places.now_ms(redis_client)
     day = now_ms // 86_400_000
     days = {each * 24: redis_client.hgetall(keys.hours(each)) for each in (day - 1, day)}

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.errors import StoreError
-from mq_django.stores.counters import KINDS, Slots, add_command, read_totals
+from mq_django.stores.counters import KINDS, Slots, read_totals
 from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import load
 from tests import places
@@ -44,7 +44,7 @@ def test_without_counters_they_are_zero(totals):
 
 
 def test_they_include_what_was_just_counted(keys, redis_client, totals):
-    open_session("produce").pipeline([add_command(keys, {("handled", "welcome"): 2, ("handled", "report"): 1})])
+    open_session("produce").pipeline([Slots(keys).add_command({("handled", "welcome"): 2, ("handled", "report"): 1})])
     open_session("produce").pipeline([Slots(keys).add_total("recovered", 4)])
     found = totals()
     assert (found["handled"], found["recovered"]) == (3, 4)

@@ -23,7 +23,7 @@ from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
 from mq_django.stores.base import Also, Settlement
 from mq_django.stores.control import StackRequests, limits_command
-from mq_django.stores.counters import add_command, read_totals
+from mq_django.stores.counters import Slots, read_totals
 from mq_django.stores.dead_letters import NO_STEP, open_dead_letters
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
@@ -593,7 +593,7 @@ def be_looked_at(client, mq_settings):
             end_streams(transport, store.config, [item.message.id], "no")
             told, counts = (
                 [Settlement(item, ACK, keeps_result=True)],
-                add_command(store.keys, {("handled", "welcome"): 1}),
+                Slots(store.keys).add_command({("handled", "welcome"): 1}),
             )
             store.settle(ME, told, also=Also([counts], streamed=[(item, stream)]))
             client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)

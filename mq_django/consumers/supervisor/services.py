@@ -235,11 +235,9 @@ class ServerServices:
         )
         self._job_runner = JobRunner(queues, supervisor)
         self._scheduler = Scheduler.of(queues)
-        others = (self._promoter, Extender(queues, states), self._scheduler, self._job_runner)
         self.services: tuple[Service, ...] = (
             *(self.heartbeat, self.reclaimer, self._listener),
-            *others,
-            self._releaser,
+            *(self._promoter, Extender(queues, states), self._scheduler, self._job_runner, self._releaser),
             *_history_trimmers(queues),
         )
 
