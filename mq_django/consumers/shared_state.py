@@ -482,7 +482,10 @@ class SharedState:
 
     def may_run(self, queue: int, read_at: float) -> bool:
         """Return whether a delivery may start: the consumer holds it, and its queue is not paused."""
-        return not self._memory[_PAUSED + queue] and self.holds(queue, read_at)
+        # Not by holds(): it is asked for each message.
+        if time.monotonic() > self._until[queue] or self._memory[_PAUSED + queue]:
+            return False
+        return not read_at or read_at >= self._since[queue]
 
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""
