@@ -54,23 +54,9 @@ def test_a_consumer_tells_what_it_handles_and_a_quiet_one_takes_nothing_more(tre
     assert tree.stop() == 0
 
 
-def test_a_blocked_consumer_is_quiet_at_once(trees, publish, history, store, redis_client, mq_settings):
-    """Its state is told with a heartbeat, which comes often."""
-    config = {name: {"VISIBILITY_TIMEOUT": 2} for name in ("default", "emails")}
-    trees("--processes", "1", "--threads", "1", QUEUES=config)
-    for queue in config:
-        publish(queue=queue)
-    history.wait_for("effect", 2)
-    (one,) = wait_until(lambda: living(1))
-    processes.ask(one.id, "quiet")
-    wait_until(lambda: living(1) and living(1)[0].state == "quiet")
-    for queue in config:
-        publish(queue=queue)
-        assert open_store(get_config().queue(queue), Pooled(get_client("produce"))).depths().ready == 1
-    assert len(history.lines("start")) == 2
-
-
-def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, history, store, redis_client, tmp_path):
+def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends_and_its_idle_consumers_are_quiet_at_once(
+    trees, publish, history, store, redis_client, tmp_path
+):
     tree = trees("--processes", "2", "--threads", "1")
     held = publish(["wait", str(tmp_path / "go")])
     history.wait_for("start")
@@ -78,6 +64,10 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
 
     assert processes.ask(found.id, "quiet") == found.queues
     wait_until(lambda: [process.state for process in living(2)] == ["quiet", "quiet"])
+    # One of them was waiting for a message.
+    for queue in ("default", "emails"):
+        publish(queue=queue)
+        assert open_store(get_config().queue(queue), Pooled(get_client("produce"))).depths().ready == 1
     assert processes.ask(found.id, "stop") == found.queues
     # Asked again it is not hurried.
     processes.ask(found.id, "stop")
@@ -85,7 +75,7 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
     (tmp_path / "go").touch()
 
     assert tree.wait(20) == 0
-    assert history.counts() == {held: 1}
+    assert history.counts("start") == history.counts() == {held: 1}
     assert redis_client.hgetall(store.keys.consumers) == {}
     assert processes.ask(found.id, "stop") == []
 

@@ -32,10 +32,10 @@ def beat(queue, names=()):
     members.beat("node", {}, {"node": {"names": list(names)}})
 
 
-def test_a_queue_that_others_handle_is_kept_and_not_fetched(trees, publish, history):
+def test_a_queue_that_others_handle_is_kept_and_not_fetched_and_one_without_handlers_is_named(trees, publish, history):
     limits = {"mq_django.consumers.supervisor.promoter:POLL": 0.5}
-    foreign = {**FOREIGN, "b": {"EXTERNAL": True, "VISIBILITY_TIMEOUT": 60}}
-    tree = trees("--processes", "1", limits=limits, QUEUES=foreign)
+    config = {**FOREIGN, "b": {"EXTERNAL": True, "VISIBILITY_TIMEOUT": 60}, "partners": {}}
+    tree = trees("--processes", "1", limits=limits, QUEUES=config, TOPICS={"news": {}})
     delayed, ours = publish(queue="a", delay=0.1), publish()
     history.wait_for("effect")
     a = opened("a")
@@ -44,7 +44,9 @@ def test_a_queue_that_others_handle_is_kept_and_not_fetched(trees, publish, hist
     assert queues["a"].find(delayed).state.name == "NOT_WAITING"
     assert membership("a") == {"beat", "seen", "supervisor"}
     assert "consumer" in membership("default")
-    wait_until(lambda: "Handling default. Housekeeping only for a, b." in tree.logged())
+    wait_until(lambda: "Handling default, partners, news:readers. Housekeeping only for a, b." in tree.logged())
+    # Only what has no handler at all is named.
+    assert "no handler for any message of partners:" in tree.logged()
 
     # The messages of a dead consumer of another program are ready again.
     beat("a")
@@ -69,7 +71,7 @@ def test_with_the_option_no_queue_is_fetched_and_no_process_started(trees, publi
     publish(delay=0.1)
     store = opened("default")
     wait_until(lambda: store.depths().ready == 1)
-    assert tree.children() == []
+    assert (tree.children(), tree.templates()) == ([], [])
     # A reload finds the same queues, with the same option.
     tree.signal(signal.SIGHUP)
     wait_until(lambda: "replaces its consumers" in tree.logged(), timeout=30)
@@ -106,9 +108,3 @@ def test_nothing_to_consume_cannot_be_drained(mq_settings, caplog):
         with pytest.raises(CommandError, match="--drain needs a queue to consume") as raised:
             call_command("runconsumer", "--drain", *arguments)
         assert raised.value.returncode == 2
-
-
-def test_only_queues_without_any_handler_are_named_at_the_start(trees):
-    tree = trees(QUEUES={"default": {}, "partners": {}}, TOPICS={"news": {}})
-    wait_until(lambda: "no handler for any message of partners:" in tree.logged())
-    assert tree.stop() == 0

@@ -14,20 +14,14 @@ from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
 
 
-def test_with_json_every_line_is_an_object(trees, publish, history):
-    tree = trees("--log-format", "json", QUEUES={"default": {}, "others": {"EXTERNAL": True}})
-    publish()
+def test_a_handler_in_any_module_of_an_app_runs_and_with_json_every_line_is_an_object(trees, publish, history):
+    queues = {"default": {}, "others": {"EXTERNAL": True}}
+    tree = trees("--skip-checks", "--log-format", "json", QUEUES=queues)
+    publish(name="elsewhere")
     history.wait_for("effect")
     assert tree.stop() == 0
     messages = [json.loads(line)["message"] for line in tree.logged().splitlines()]
     assert "Handling default. Housekeeping only for others. Stop with Ctrl-C." in messages
-
-
-def test_a_handler_in_any_module_of_an_app_runs(trees, publish, history):
-    tree = trees("--skip-checks")
-    publish(name="elsewhere")
-    history.wait_for("effect")
-    assert tree.stop() == 0
 
 
 @pytest.mark.single_server(why="it needs a server that keeps nothing, and those of a test's cluster append to files")

@@ -31,18 +31,21 @@ def await_status(result, status):
     return wait_until(lambda: (found := get_result(result.id)).status.value == status and found, timeout=20)
 
 
-def test_tasks_are_running_after_a_while_and_end(trees, go):
+def test_tasks_are_running_after_a_while_and_end_and_a_wait_goes_on_until_then(trees, go, monkeypatch):
+    monkeypatch.setattr(watcher, "CHECK_EVERY", 3600.0)
     trees("--processes", "1", "--threads", "4", limits=AT_ONCE)
     tasks = [wait_for.enqueue(str(go)), await_for.enqueue(str(go))]
+    pool = ThreadPoolExecutor(1)
+    waiting = pool.submit(wait_result, tasks[0], timeout=90)
     failing, cancelled = fail_first.enqueue(str(go)), wait_for.enqueue(str(go))
     running = [await_status(enqueued, "RUNNING") for enqueued in tasks]
     now = datetime.now(UTC)
-    consumers = queues["default"].config.keys.consumers
+    keys = queues["default"].config.keys
     for found in running:
         assert found.started_at < now
         assert (found.last_attempted_at, found.finished_at, found.is_finished) == (found.started_at, None, False)
         (worker,) = found.worker_ids
-        assert get_client("produce", key=consumers).hexists(consumers, f"consumer:{worker}")
+        assert get_client("produce", key=keys.consumers).hexists(keys.consumers, f"consumer:{worker}")
     # The second attempt is running with the error of the first.
     again = await_status(failing, "RUNNING")
     assert [each.exception_class for each in again.errors] == [ValueError]
@@ -53,27 +56,17 @@ def test_tasks_are_running_after_a_while_and_end(trees, go):
     ended = await_status(cancelled, "FAILED")
     assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.Cancelled"]
     assert ended.worker_ids[0]
+    assert get_client("produce", key=keys.waiters).hexists(keys.waiters, keys.result(tasks[0].id))
+    assert not waiting.done()
     go.touch()
+    assert waiting.result(60).return_value == str(go)
+    pool.shutdown()
+    watcher.watchers.forget_all()
     for enqueued, found in zip(tasks, running, strict=True):
         ended = await_status(enqueued, "SUCCESSFUL")
         assert (ended.return_value, ended.worker_ids) == (str(go), found.worker_ids)
         assert abs(ended.started_at - found.started_at) < timedelta(seconds=5)
     assert await_status(failing, "SUCCESSFUL").attempts == 2
-
-
-def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
-    monkeypatch.setattr(watcher, "CHECK_EVERY", 3600.0)
-    trees("--processes", "1", limits=AT_ONCE)
-    enqueued = wait_for.enqueue(str(go))
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_result, enqueued, timeout=90)
-        await_status(enqueued, "RUNNING")
-        keys = queues["default"].config.keys
-        assert get_client("produce", key=keys.waiters).hexists(keys.waiters, keys.result(enqueued.id))
-        assert not waiting.done()
-        go.touch()
-        assert waiting.result(60).return_value == str(go)
-    watcher.watchers.forget_all()
 
 
 def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):

@@ -26,31 +26,27 @@ def numbered(attempt, count):
     return [("json", attempt, number) for number in range(1, count + 1)]
 
 
-def test_chunks_are_there_while_the_handler_runs_and_then_the_end(trees, publish, chunks, tmp_path):
+def test_chunks_are_there_while_a_handler_runs_after_a_kill_and_at_a_stop(trees, publish, chunks, history, tmp_path):
     go = tmp_path / "go"
-    trees("--processes", "1", QUEUES=QUEUES)
+    tree = trees("--processes", "1", QUEUES=QUEUES)
     sent = [publish(["stream", [3, 0]], ["wait", str(go)], ["stream", [2, 0]], name=name) for name in ("act", "aact")]
     wait_until(lambda: [chunks(each) for each in sent] == [numbered(1, 3)] * 2, timeout=20)
     go.touch()
     wait_until(lambda: [chunks(each) for each in sent] == [[*numbered(1, 5), ("end", 1, 6)]] * 2)
 
-
-def test_a_killed_handler_begins_anew_behind_a_mark(trees, publish, chunks, history):
-    first = trees("--processes", "1", QUEUES=QUEUES)
-    sent = publish(["once", ["stream", [100_000, 0.01]]], ["stream", [3, 0]])
-    wait_until(lambda: len(chunks(sent)) > 5, timeout=20)
-    (child,) = first.children()
+    # A killed handler begins anew behind a mark.
+    killed = publish(["once", ["stream", [100_000, 0.01]]], ["stream", [3, 0]])
+    wait_until(lambda: len(chunks(killed)) > 5, timeout=20)
+    (child,) = tree.children()
     kill(child)
-    history.wait_for("effect")
-    found = wait_until(lambda: (read := chunks(sent)) and read[-1][0] == "end" and read)
+    history.wait_for("effect", 3)
+    found = wait_until(lambda: (read := chunks(killed)) and read[-1][0] == "end" and read)
     before = found.index(("restart", 2, 0))
     assert found[:before] == numbered(1, before)
     assert found[before + 1 :] == [*numbered(2, 3), ("end", 2, 4)]
 
-
-def test_a_stop_loses_no_chunk_of_what_ends_in_its_grace_period(trees, publish, chunks):
-    tree = trees("--processes", "1", QUEUES=QUEUES)
-    sent = publish(["stream", [100, 0.01]])
-    wait_until(lambda: chunks(sent), timeout=20)
+    # A stop loses no chunk of what ends in its grace period.
+    last = publish(["stream", [100, 0.01]])
+    wait_until(lambda: chunks(last), timeout=20)
     assert tree.stop() == 0
-    assert chunks(sent) == [*numbered(1, 100), ("end", 1, 101)]
+    assert chunks(last) == [*numbered(1, 100), ("end", 1, 101)]

@@ -6,10 +6,9 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor import chores as runner
 from mq_django.consumers.supervisor.chores import JobRunner
-from mq_django.core.messages import Bury
 from mq_django.inspector import jobs
 from mq_django.transport.private_server import PrivateServer
-from tests.seeding import bury_many, publish, settle, take
+from tests.seeding import bury_many, publish
 from tests.waiting import wait_until
 
 
@@ -69,25 +68,3 @@ def test_a_look_at_a_queue_makes_no_step_before_its_time(mq_settings, monkeypatc
     service.expect(0)
     service.run_once()
     assert jobs.get_job("emails").done == done > 0
-
-
-def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis_client, mq_settings):
-    mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
-    ids = [publish("default", "act", {"do": []}) for _ in range(400)]
-    settle("default", take("default", 1000), Bury("ValueError: no"))
-    first = trees()
-    wait_until(lambda: inspector.queue("default").alive)
-    jobs.begin("default", "redrive", who="ann", rate=20)
-    wait_until(lambda: jobs.get_job("default").done >= 8)
-
-    first.kill_all()
-    done = jobs.get_job("default").done
-    assert done < 400
-    # As if its ten seconds were over. The rest need not come slowly.
-    redis_client.hset(get_config().queue("default").keys.jobs, mapping={"dead:lease": 1, "dead:rate": 10_000})
-    trees()
-
-    wait_until(lambda: jobs.get_job("default").state == "finished", timeout=30)
-    found = jobs.get_job("default")
-    assert (found.done, found.missing, found.looked) == (400, 0, 400)
-    wait_until(lambda: set(history.counts()) == set(ids))

@@ -1,7 +1,5 @@
 """Schedules of a queue with partitions: each has one partition, in which it fires."""
 
-import signal
-
 import pytest
 
 from mq_django import every, registry, schedules
@@ -155,18 +153,6 @@ def test_nothing_fires_into_a_queue_that_is_being_changed():
         schedules.fire("s0")
 
 
-@pytest.mark.cluster
-def test_schedules_on_a_cluster(cluster, mq_settings, trees, history):
-    options = {"QUEUES": {"default": {"PARTITIONS": PARTITIONS}}, "SCHEDULES": IN_SETTINGS, "CONNECTION": cluster.url}
-    mq_settings(**options)
-    tree = trees("--processes", "1", **options)
-    schedules.create("later", every=1, message="act", data={})
-    wait_until(lambda: len(history.lines("effect")) >= len(NAMES) + 1, timeout=20)
-    assert len(schedules.get_all("default")) == len(NAMES) + 1
-    tree.signal(signal.SIGTERM)
-    assert tree.wait() == 0
-
-
 def test_a_queue_with_schedules_of_run_time_gets_no_partitions(mq_settings):
     mq_settings(QUEUES={"default": {}})
     schedules.create("s0", every=3600, message="act", data={})
@@ -176,14 +162,6 @@ def test_a_queue_with_schedules_of_run_time_gets_no_partitions(mq_settings):
     assert schedules.get_all("default") == []
     mq_settings(QUEUES={"default": {}})
     assert [found.name for found in schedules.get_all("default")] == ["s0"]
-
-
-def test_a_schedule_is_not_created_with_another_number_of_partitions(mq_settings):
-    mq_settings(QUEUES=PARTITIONED)
-    schedules.create("s0", every=3600, message="act", data={})
-    mq_settings(QUEUES={"default": {"PARTITIONS": 4}})
-    with pytest.raises(QueueClosed, match="has 8 partitions in Redis, and PARTITIONS is 4 here"):
-        schedules.create("s1", every=3600, message="act", data={})
 
 
 def test_the_times_of_a_schedule_are_overridden_in_its_partition(mq_settings):

@@ -74,16 +74,6 @@ def test_draining_ends_when_there_is_nothing_to_reach(unreachable, monkeypatch, 
         call_command("runconsumer", "--drain")
 
 
-def test_a_wrong_password_is_one_line_and_the_end(trees, server):
-    with redis.Redis.from_url(server.url) as client:
-        client.config_set("requirepass", "right")
-    tree = trees(CONNECTION=server.url.replace("redis://", "redis://:wr0ng@"))
-    assert tree.wait(20) == 1
-    (line,) = tree.logged().splitlines()
-    assert line.startswith("CommandError: Redis at 127.0.0.1:")
-    assert "wr0ng" not in line
-
-
 def test_a_queue_that_its_user_may_not_use_holds_up_no_other(trees, server, history, mq_settings):
     with redis.Redis.from_url(server.url) as client:
         namespace = mq_settings()["NAMESPACE"]

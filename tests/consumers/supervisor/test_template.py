@@ -1,6 +1,8 @@
 """Consumers are forks of a template: who is whose child, what they share and what not, and what if it cannot be."""
 
+import asyncio
 import errno
+import multiprocessing
 import os
 import signal
 import socket
@@ -35,8 +37,8 @@ def forks(tree):
     return [found.pid for found in children(tree.pid) if found.name == CONSUMER]
 
 
-def test_a_killed_consumer_is_replaced_by_another_fork(trees, publish, history):
-    tree = trees("--processes", "2")
+def test_a_killed_consumer_is_replaced_by_another_fork_and_a_killed_template_is_made_anew(trees, publish, history):
+    tree = trees("--processes", "2", limits=AT_ONCE)
     tree.wait_until_ready(2)
     (first,) = tree.templates()
     killed, other = forks(tree)
@@ -46,35 +48,30 @@ def test_a_killed_consumer_is_replaced_by_another_fork(trees, publish, history):
     assert other in forks(tree)
     assert len(forks(tree)) == 2
     assert "exited with code -9; starting another" in tree.logged()
-    publish()
-    assert history.wait_for("effect")[0]["pid"] in forks(tree)
-    assert REFUSED not in tree.logged()
-    assert tree.stop() == 0
-    assert not alive(first)
-
-
-def test_consumers_share_most_of_their_memory(trees):
-    tree = trees("--processes", "2", interpreter=True)
-    tree.wait_until_ready(2)
-    assert max(map(private_share, forks(tree))) < 0.5
-    assert tree.stop() == 0
-
-
-def test_a_killed_template_costs_nothing_and_is_made_anew(trees, publish, history):
-    tree = trees(limits=AT_ONCE)
-    tree.wait_until_ready()
-    (first,), (child,) = tree.templates(), forks(tree)
+    before = forks(tree)
     kill(first)
     wait_until(lambda: tree.templates() not in ([], [first]), timeout=30)
     assert "The template of the consumers has exited with code -9; loading another" in tree.logged()
-    assert forks(tree) == [child]
+    assert forks(tree) == before
     # It is asked for a consumer before it has loaded the project.
-    kill(child)
-    tree.wait_until_ready(2)
-    assert len(forks(tree)) == 1
+    kill(other)
+    tree.wait_until_ready(4)
+    assert len(forks(tree)) == 2
     publish()
     assert history.wait_for("effect")[0]["pid"] in forks(tree)
+    assert REFUSED not in tree.logged()
+    (last,) = tree.templates()
     assert tree.stop() == 0
+    assert not alive(last)
+
+
+def test_consumers_share_most_of_their_memory_and_their_template_ends_with_a_killed_supervisor(trees):
+    tree = trees("--processes", "2", interpreter=True)
+    tree.wait_until_ready(2)
+    assert max(map(private_share, forks(tree))) < 0.5
+    (template,) = tree.templates()
+    kill(tree.pid)
+    wait_until(lambda: not alive(template))
 
 
 def test_until_there_is_another_template_consumers_are_new_interpreters(trees, publish, history):
@@ -104,60 +101,61 @@ def test_a_template_that_does_not_answer_is_ended(trees):
     assert tree.stop() == 0
 
 
-def test_the_template_of_a_killed_supervisor_ends(trees):
-    tree = trees()
+def test_without_forks_there_is_no_template(trees, publish, history):
+    tree = trees("--no-fork")
     tree.wait_until_ready()
-    (first,) = tree.templates()
-    kill(tree.pid)
-    wait_until(lambda: not alive(first))
-
-
-@pytest.mark.parametrize("options", [["--no-fork"], ["--housekeeping"]])
-def test_without_forks_there_is_no_template(trees, publish, history, options):
-    tree = trees(*options)
-    wait_until(lambda: "Stop with Ctrl-C" in tree.logged())
-    if options == ["--no-fork"]:
-        tree.wait_until_ready()
-        kill(*tree.children())
-        publish()
-        history.wait_for("effect")
+    kill(*tree.children())
+    publish()
+    history.wait_for("effect")
     assert (tree.templates(), forks(tree)) == ([], [])
     assert REFUSED not in tree.logged()
     assert tree.stop() == 0
 
 
-LEAVES = {
-    "the project has started threads as it was loaded: watch": """
+def test_a_project_that_cannot_be_forked_is_loaded_by_each_consumer(site, trees, publish, history):
+    site.add(
+        "fresh/handlers.py",
+        """
         import threading
         threading.Thread(target=threading.Event().wait, name="watch", daemon=True).start()
-    """,
-    "the project has opened connections as it was loaded: ('127.0.0.1',": """
-        import socket
-        server = socket.create_server(("127.0.0.1", 0))
-        kept = socket.create_connection(server.getsockname())
-    """,
-    "the project has made as it was loaded, and forks would share: an event loop, a multiprocessing.Lock": """
-        import asyncio, multiprocessing
-        kept = asyncio.new_event_loop(), multiprocessing.Lock()
-    """,
-}
-
-
-@pytest.mark.parametrize("reason", LEAVES)
-def test_a_project_that_cannot_be_forked_is_loaded_by_each_consumer(site, trees, publish, history, reason):
-    site.add("fresh/handlers.py", LEAVES[reason])
+        """,
+    )
+    said = f"{REFUSED}the project has started threads as it was loaded: watch"
     tree = trees("--settings", "site_settings", "--processes", "2")
     tree.wait_until_ready(2)
-    assert tree.logged().count(REFUSED) == 1
-    assert REFUSED + reason in tree.logged()
+    assert tree.logged().count(REFUSED) == tree.logged().count(said) == 1
     assert (tree.templates(), forks(tree)) == ([], [])
     publish()
     history.wait_for("effect")
     # So it is said by what loads the changed code.
     tree.signal(signal.SIGHUP)
     tree.wait_until_ready(4)
-    assert tree.logged().count(REFUSED + reason) == 2
+    assert tree.logged().count(said) == 2
     assert tree.stop() == 0
+
+
+@pytest.fixture
+def refusal(monkeypatch):
+    """Why this process must not be forked, had it no other threads, connections and event loops."""
+    monkeypatch.setattr(template, "other_threads", list)
+    monkeypatch.setattr(template, "connections", SimpleNamespace(close_all=lambda: None))
+    peers = template._peers
+    before = [*peers()]
+    monkeypatch.setattr(template, "_peers", lambda: [each for each in peers() if each not in before])
+    return template.refusal
+
+
+def test_open_connections_and_what_forks_would_share_are_reasons_not_to_fork(refusal):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            assert refusal() == f"the project has opened connections as it was loaded: ('127.0.0.1', {port})"
+    loop, lock = asyncio.new_event_loop(), multiprocessing.get_context("fork").Lock()
+    found = refusal()
+    loop.close()
+    assert lock
+    assert found.startswith("the project has made as it was loaded, and forks would share: an event loop")
+    assert "multiprocessing.Lock" in found
 
 
 def test_what_a_project_does_as_it_is_loaded_that_forks_can_bear(site, trees, publish, history):
