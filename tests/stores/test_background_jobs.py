@@ -12,7 +12,6 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import take_all
 from tests.stores.cases import RSMQ, STREAM, outgoing
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -135,16 +134,3 @@ def test_more_than_a_thousand_kinds_are_counted_together(store, dead, bury, redi
     assert rest.count == 2
     dead.delete([letter.entry for letter in dead.traits(limit=9)])
     assert all(found.group is not None for found in groups(store.config.name))
-
-
-def test_a_job_wakes_who_works_it_off(store, dead, jobs, bury, redis_client):
-    bury(1)
-    heard = redis_client.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(store.keys.wake)
-    heard.get_message(timeout=1)
-
-    begin(jobs, dead)
-
-    told = []
-    wait_until(lambda: told.append(heard.get_message(timeout=0.1)) or b"job" in [t and t["data"] for t in told])
-    heard.close()

@@ -77,13 +77,6 @@ def test_what_ends_a_message_is_kept(keep, subtests, forget):
             assert [found.ending for found in newest(store)] == ([ending] if ending else [])
 
 
-def test_a_queue_without_history_sends_and_keeps_nothing(mq_settings, redis_client):
-    mq_settings(QUEUES={"emails": {}})
-    store = opened("emails")
-    settle(store, taken(store, outgoing(id="m1")))
-    assert not redis_client.exists(store.keys.handled, store.keys.handled_ids)
-
-
 def test_data_is_written_only_if_asked_for(keep, redis_client):
     store = keep()
     settle(store, taken(store, outgoing(data={"text": "only here"}, id="m1")))

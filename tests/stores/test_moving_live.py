@@ -252,7 +252,6 @@ def test_a_message_that_was_replaced_meanwhile_is_not_moved(configure):  # noqa:
     assert store("emails").find("u:cart:7").message.data == 2
 
 
-@pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize(
     ("source", "target", "state"),
     [
@@ -268,7 +267,6 @@ def test_another_worker_goes_on_wherever_the_first_was_killed(
     source,
     target,
     state,
-    answered,
 ):
     configure(source, target)
     for trip_of_death in itertools.count(1):
@@ -281,7 +279,7 @@ def test_another_worker_goes_on_wherever_the_first_was_killed(
         begin(state, 5)
         killed = True
         with monkeypatch.context() as dying:
-            kill_at_trip(dying, trip_of_death, answered=answered)
+            kill_at_trip(dying, trip_of_death)
             try:
                 work_off(state)
                 killed = False
@@ -308,9 +306,8 @@ def test_another_worker_goes_on_wherever_the_first_was_killed(
     assert trip_of_death > 9
 
 
-@pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("target", ["stream", "rsmq"])
-def test_a_page_that_is_killed_leaves_dead_letters_that_are_moved_again(configure, monkeypatch, target, answered):  # noqa: F811
+def test_a_page_that_is_killed_leaves_dead_letters_that_are_moved_again(configure, monkeypatch, target):  # noqa: F811
     configure("stream", target)
     for trip_of_death in itertools.count(1):
         for name in ("emails", "bulk"):
@@ -320,7 +317,7 @@ def test_a_page_that_is_killed_leaves_dead_letters_that_are_moved_again(configur
             publish(number)
         refs, killed = [row.ref for row in messages("emails", "ready", limit=9).rows], True
         with monkeypatch.context() as dying:
-            kill_at_trip(dying, trip_of_death, answered=answered)
+            kill_at_trip(dying, trip_of_death)
             try:
                 move_selected("emails", "ready", "bulk", refs)
                 killed = False

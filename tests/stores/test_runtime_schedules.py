@@ -39,24 +39,6 @@ def test_a_schedule_is_created_once(emails, runtime, transport, redis_client):
     assert before <= found.created_ms == found.changed_ms == found.last_ms < found.next_ms <= before + 3_600_000 + 5_000
 
 
-def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, transport):
-    runtime.define("nightly", HOURLY, before=b"", who="ann")
-    assert runtime.define("nightly", DAILY, before=HOURLY, who="ben") == "DEFINED"
-    assert runtime.define("nightly", HOURLY, before=HOURLY, who="eve") == "CHANGED"
-    assert runtime.define("other", DAILY, before=HOURLY, who="eve") == "MISSING"
-    found = status_of(emails, transport)
-    assert (found.definition, found.created_by, found.changed_by) == (DAILY, "ann", "ben")
-
-
-def test_nothing_is_left_of_a_deleted_schedule(keys, runtime, redis_client):
-    runtime.define("nightly", HOURLY, before=b"", who="ann", paused=True)
-    runtime.load()
-    assert runtime.delete("nightly")
-    assert not runtime.delete("nightly")
-    assert not runtime.pause("nightly")
-    assert not redis_client.exists(keys.runtime_schedules)
-
-
 def test_a_schedule_is_paused_by_somebody_and_resumed(emails, keys, runtime, transport, redis_client):
     runtime.define("nightly", HOURLY, before=b"", who="ann")
     assert runtime.pause("nightly", who="ben")

@@ -162,19 +162,6 @@ def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
     assert (found.last_ms, found.next_ms) == (30_000, 60_000)
 
 
-@pytest.mark.usefixtures("in_code")
-def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
-    transport = Pooled(get_client("consume"))
-    schedules.read_states([REPORT])
-    schedules.pause(REPORT.name)
-    (found,) = statuses(emails.config, transport).found
-    assert (found.paused, found.next_ms) == (True, None)
-    schedules.resume(REPORT.name)
-    (found,) = statuses(emails.config, transport).found
-    assert not found.paused
-    assert found.next_ms
-
-
 def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
     transport = Pooled(get_client("consume"))
     schedules.read_states([replace(REPORT, name="old")])
