@@ -5,10 +5,6 @@ import time
 from mq_django.consumers.supervisor.promoter import NextChecks
 
 
-def test_at_first_all_are_due():
-    assert list(NextChecks(range(3)).due()) == [0, 1, 2]
-
-
 def test_what_was_checked_is_due_when_its_time_comes():
     checks = NextChecks(range(2))
     for number in (0, 1):
@@ -28,13 +24,3 @@ def test_an_ask_during_a_check_outlives_it():
             checks.ask(number)
         checks.at(number, time.monotonic() + 60.0)
     assert (list(checks.due()), checks.pause()) == ([1], 0.0)
-
-
-def test_all_can_be_asked_for():
-    checks = NextChecks(range(2))
-    checks.begin(0, 60.0)
-    checks.begin(1, 60.0)
-    checks.ask_all()
-    assert list(checks.due()) == [0, 1]
-    checks.begin(0, 60.0)
-    assert list(checks.due()) == [1]

@@ -1,7 +1,6 @@
-import os
-import subprocess
-import sys
+from types import SimpleNamespace
 
+from mq_django.consumers.supervisor import launcher
 from mq_django.consumers.supervisor.launcher import command, environment
 
 
@@ -12,10 +11,14 @@ def test_a_consumer_gets_few_heaps_unless_its_environment_says_otherwise(monkeyp
     assert environment()["MALLOC_ARENA_MAX"] == "8"
 
 
-def test_another_interpreter_has_the_options_of_this_one():
-    options = ["-O", "-O", "-Werror::UserWarning", "-Xdev", "-Xutf8=1"]
-    show = f"from {command.__module__} import command; print(*command('--drain'))"
-    environ = {**os.environ, "PYTHONWARNINGS": ""}
-    shown = subprocess.check_output([sys.executable, *options, "-c", show], env=environ, text=True, timeout=60)
-    assert shown.split()[1:-4] == [*options[:2], "-Wdefault", *options[2:]]
-    assert shown.split()[-4:] == ["-m", "django", "runconsumer", "--drain"]
+def test_another_interpreter_has_the_options_of_this_one(monkeypatch):
+    # As of `python -O -O -Werror::UserWarning -Xdev -Xutf8=1`.
+    own = SimpleNamespace(
+        executable="python",
+        flags=SimpleNamespace(optimize=2),
+        warnoptions=["default", "error::UserWarning"],
+        _xoptions={"dev": True, "utf8": "1"},
+    )
+    monkeypatch.setattr(launcher, "sys", own)
+    options = ["-O", "-O", "-Wdefault", "-Werror::UserWarning", "-Xdev", "-Xutf8=1"]
+    assert command("--drain") == ["python", *options, "-m", "django", "runconsumer", "--drain"]

@@ -2,8 +2,7 @@
 
 import math
 import os
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,12 +22,11 @@ def states():
 
 @pytest.fixture
 def start(states):
-    """Add a consumer by its name; its process has ended already."""
+    """Add a consumer by its name."""
     terms = WorkerOptions(queues=["a", "b"], threads=1, grace=1.0)
 
     def add(name, *, backlog=""):
-        process = subprocess.Popen([sys.executable, "-c", ""])
-        process.wait(30)
+        process = SimpleNamespace(pid=os.getpid(), poll=lambda: 0)
         lifeline = os.open(os.devnull, os.O_RDONLY)
         state = SharedState.create(1, held=False)
         states.add(WorkerProcess(name, state, lifeline, process, terms, backlog=backlog, failed_starts=0))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mq_django.conf import get_config
 from mq_django.consumers.measuring import Measurers
 from mq_django.consumers.worker.measured_store import MeasuredStore, measured
 from mq_django.core.messages import ACK, Retry
@@ -36,11 +35,6 @@ def measured_store(store, recorder):
     found = measured(store)
     assert isinstance(found, MeasuredStore)
     return found
-
-
-def test_everything_else_is_that_of_the_store(measured_store):
-    assert measured_store.config == get_config().queue("default")
-    assert measured_store.depths().ready == 0
 
 
 def test_fetches_that_return_messages_are_reported(measured_store, recorder, publish):

@@ -129,31 +129,20 @@ RETURNS = {
     "a class": lambda: Retry,
 }
 
-#: Forms of handlers, and the queue of each if it is not `default`.
-FORMS = {
-    "function": "default",
-    "coroutine": "default",
-    "batch": "default",
-    "coroutine of batches": "default",
-    "once": "default",
-    "once, coroutine": "default",
-    "subscriber": "orders:billing",
-    "handler of a queue in RSMQ's format": "theirs",
-}
+FORMS = ["function", "coroutine", "batch", "coroutine of batches", "once", "once, coroutine"]
 
 
 @pytest.fixture(params=FORMS)
 def consumer(request, mq_settings):
     """One thread and one event loop: returns the outcomes of a message whose handler does `act`, and of the next."""
-    policy = {"RETRY": RetryPolicy(max_attempts=3, bury_on=[Mute])}
-    mq_settings(QUEUES={"default": policy, "theirs": {**policy, "STORE": "rsmq"}}, TOPICS={"orders": policy})
+    mq_settings(QUEUES={"default": {"RETRY": RetryPolicy(max_attempts=3, bury_on=[Mute])}})
     form = request.param
     options = {"batch": 10} if "batch" in form else {}
     if "coroutine" in form:
         options["is_async"] = True
     if "once" in form:
         options["once"] = "default"
-    with running(threads=1, batch=10, queue=FORMS[form]) as rig:
+    with running(threads=1, batch=10) as rig:
         yield lambda act: run(rig, act, options)
 
 

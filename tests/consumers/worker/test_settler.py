@@ -10,7 +10,7 @@ from mq_django.consumers.processes import Grace
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.settler import FULL, Settler, SettleService
-from mq_django.core.messages import ACK, Ack, Bury, HandBack, Retry
+from mq_django.core.messages import ACK, Ack, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
 from mq_django.stores import open_store
@@ -74,17 +74,6 @@ def held(store, settler, publish):
 def add(settler, deliveries, outcome):
     for delivery in deliveries:
         settler.add(Settlement(delivery, outcome))
-
-
-def test_a_batch_leaves_in_one_trip(settler, store, held):
-    add(settler, held[:2], ACK)
-    add(settler, held[2:3], Retry())
-    add(settler, held[3:4], Bury("x"))
-    add(settler, held[4:], HandBack())
-    settler.settle(store)
-    assert (len(settler), settler.in_hand, settler.settled) == (0, {}, 5)
-    depths = store.depths()
-    assert (depths.ready, depths.delayed, depths.dead, depths.pending) == (1, 1, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ pytestmark = [pytest.mark.usefixtures("handlers"), pytest.mark.django_db(transac
 
 FORMS = {
     "stream": {},
-    "ordered": {"ORDERED": True},
-    "fair": {"FAIR": True},
-    "limited": {"CONCURRENCY": {"key": 3}},
+    "lines": {"ORDERED": True},
     "partitions": {"PARTITIONS": 2},
     "rsmq": {"STORE": "rsmq"},
 }
