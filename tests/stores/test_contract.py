@@ -159,14 +159,8 @@ def test_a_message_goes_to_one_consumer_that_gets_no_more_than_it_asks_for(store
     assert store.take(ME, count=10) == store.take(OTHER, count=10) == []
 
 
-def test_an_empty_queue_gives_nothing(store):
-    assert store.take(ME, count=10) == []
-    assert list(store.fetch(ME, count=10, block_ms=20)) == []
-    assert empty(store)
-
-
 def test_a_fetch_waits_for_a_message_and_not_longer(case, store, publish):
-    assert store.take(ME, count=10) == []
+    assert store.take(ME, count=10) == store.fetch(ME, count=10, block_ms=20) == []
     publisher = case.open()
     timer = threading.Timer(0.1, lambda: case.publish(publisher, outgoing(data="late")))
     began = time.monotonic()

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -38,6 +39,22 @@ def keys():
 def log(client, field="r"):
     text = (client.hget(keys().limits, field) or b"").decode()
     return [tuple(map(int, word.split(":"))) for word in text.split()]
+
+
+@contextmanager
+def reading(client, *stores):
+    """Let consumers wait at Redis for a message each, and wait at the end until they have got it; yield what they got."""
+    before, got = client.info("clients")["blocked_clients"], []
+    threads = [
+        threading.Thread(target=lambda n=n, store=store: got.extend(store.fetch(f"c{n}", count=1, block_ms=200_000)))
+        for n, store in enumerate(stores, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: client.info("clients")["blocked_clients"] == before + len(stores))
+    yield got
+    for thread in threads:
+        thread.join()
 
 
 def now_us(client):
@@ -120,33 +137,18 @@ def test_permits_that_come_back_together_wake_all_who_wait(open_queue, redis_cli
     stores = open_queue(4, CONCURRENCY=3)
     publish(*"abcdef")
     held = stores[0].take("c0", count=10)
-    got, threads = [], []
-    before = redis_client.info("clients")["blocked_clients"]
     for number, store in enumerate(stores[1:], 1):
         assert store.take(f"c{number}", count=1) == []
-
-        def wait(store=store, number=number):
-            got.extend(store.fetch(f"c{number}", count=1, block_ms=200_000))
-
-        threads.append(threading.Thread(target=wait))
-        threads[-1].start()
-    wait_until(lambda: redis_client.info("clients")["blocked_clients"] == before + 3)
-    ack(stores[0], held, "c0")
-    for thread in threads:
-        thread.join()
+    with reading(redis_client, *stores[1:]) as got:
+        ack(stores[0], held, "c0")
     assert sorted(data(got)) == ["d", "e", "f"]
 
 
 def test_a_new_message_reaches_who_waits_for_one(open_queue, redis_client):
     store = open_queue(RATE_LIMIT={"queue": "10/s", "key": "5/s"}, CONCURRENCY={"queue": 5, "key": 2})
     assert store.take("c1", count=10) == []
-    got = []
-    waiter = threading.Thread(target=lambda: got.extend(store.fetch("c1", count=10, block_ms=200_000)))
-    before = redis_client.info("clients")["blocked_clients"]
-    waiter.start()
-    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
-    publish("a")
-    waiter.join()
+    with reading(redis_client, store) as got:
+        publish("a")
     assert data(got) == ["a"]
     assert sum(count for _, count in log(redis_client)) == 1
 
@@ -195,15 +197,10 @@ def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(
 def test_a_released_permit_of_a_key_reaches_a_blocked_reader(open_queue, redis_client):
     first, second = open_queue(2, CONCURRENCY={"key": 1})
     publish("a", "a")
-    held = first.take("c1", count=10)
-    assert second.take("c2", count=10) == []
-    got = []
-    waiter = threading.Thread(target=lambda: got.extend(second.fetch("c2", count=10, block_ms=200_000)))
-    before = redis_client.info("clients")["blocked_clients"]
-    waiter.start()
-    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
-    ack(first, held)
-    waiter.join()
+    held = first.take("c2", count=10)
+    assert second.take("c1", count=10) == []
+    with reading(redis_client, second) as got:
+        ack(first, held, "c2")
     assert data(got) == ["a"]
 
 

@@ -219,20 +219,35 @@ def wait_under(redis_client, keys, **bodies):
 LARGE = '[{"priority":9,"a\\\\":"\\\\\\"priority\\":9}"},' + '"priority",' * 2000 + "{}]"
 
 
-def test_the_priority_of_another_program_stands_anywhere_as_number_or_text(
+#: Objects as other programs write them, with the priority 5: it stands anywhere, as a number or a text.
+URGENT = (
+    '{"priority":"5","type":"x","data":1}',
+    '{"priority":5,"type":"x","data":1}',
+    '{"type":"x","priority":5,"data":1}',
+    '{"type":"x","data":1,"priority":"5"}',
+    ' {\n  "type": "priority",\n  "data": {"priority": 99},\n  "priority" : 5\n}\n',
+    '{"type":"x","data":1,"priority":5.0,"partitionkey":"{"}',
+    '{"priority":5,"type":"x","data":' + LARGE + "}",
+    '{"type":"x","data":' + LARGE + ',"priority":5,"partitionkey":"a"}',
+    '{"type":"x","data":"' + "\\\\n" * 5000 + '","priority":5}',
+)
+#: And without one: that of the data is none of the message.
+PLAIN = (
+    '{"type":"x","data":{"priority":5}}',
+    '{"type":"x","data":[{"priority":5}]}',
+    r'{"type":"priority","data":"\\,\"priority\":5}"}',
+    '{"type":"x","priority":null,"data":1}',
+    '{"type":"x","data":' + LARGE + "}",
+    '{"type":"x","data":[' + LARGE + ',{"priority":5}]}',
+    '{"type":"x","data":' + LARGE[:-3] + '{"a":1,"priority":5}]}',
+    '{"type":"x","data":{"a":[' + "[],{}," * 2000 + '1],"priority":5}}',
+)
+
+
+def test_the_priority_of_another_program_counts_and_one_in_its_data_does_not(
     emails, keys, store, redis_client, ranked, subtests, forget
 ):
-    for body in (
-        '{"priority":"5","type":"x","data":1}',
-        '{"priority":5,"type":"x","data":1}',
-        '{"type":"x","priority":5,"data":1}',
-        '{"type":"x","data":1,"priority":"5"}',
-        ' {\n  "type": "priority",\n  "data": {"priority": 99},\n  "priority" : 5\n}\n',
-        '{"type":"x","data":1,"priority":5.0,"partitionkey":"{"}',
-        '{"priority":5,"type":"x","data":' + LARGE + "}",
-        '{"type":"x","data":' + LARGE + ',"priority":5,"partitionkey":"a"}',
-        '{"type":"x","data":"' + "\\\\n" * 5000 + '","priority":5}',
-    ):
+    for body, priority in [*((body, 5) for body in URGENT), *((body, 0) for body in PLAIN)]:
         with subtests.test(body=body):
             forget()
             store.create_groups()
@@ -241,35 +256,10 @@ def test_the_priority_of_another_program_stands_anywhere_as_number_or_text(
             emails.publish("welcome", "plain")
             wait_under(redis_client, keys, a1=body)
             store.promote(limit=500)
-            assert emails.find("a1").state is LookupState.PRIORITY
-            taken = take_all(store)
-            assert [(item.message.id, item.message.priority) for item in taken][:1] == [("a1", 5)]
-
-
-def test_data_that_has_a_priority_of_its_own_gives_none_to_its_message(
-    emails, keys, store, redis_client, ranked, subtests, forget
-):
-    for body in (
-        '{"type":"x","data":{"priority":5}}',
-        '{"type":"x","data":[{"priority":5}]}',
-        r'{"type":"priority","data":"\\,\"priority\":5}"}',
-        '{"type":"x","priority":null,"data":1}',
-        '{"type":"x","data":' + LARGE + "}",
-        '{"type":"x","data":[' + LARGE + ',{"priority":5}]}',
-        '{"type":"x","data":' + LARGE[:-3] + '{"a":1,"priority":5}]}',
-        '{"type":"x","data":{"a":[' + "[],{}," * 2000 + '1],"priority":5}}',
-    ):
-        with subtests.test(body=body):
-            forget()
-            store.create_groups()
-            emails.publish("first", 0, priority=1)
-            settle(store, ACK)
-            emails.publish("welcome", "plain")
-            wait_under(redis_client, keys, a1=body)
-            store.promote(limit=500)
-            taken = take_all(store)
-            assert [item.message.priority for item in taken] == [0, 0]
-            assert [item.message.id for item in taken][1:] == ["a1"]
+            assert (emails.find("a1").state is LookupState.PRIORITY) == bool(priority)
+            taken = [(item.message.id, item.message.priority) for item in take_all(store)]
+            assert len(taken) == 2
+            assert taken[0 if priority else 1] == ("a1", priority)
 
 
 def test_a_priority_that_is_none_is_buried_with_the_reason(keys, store, redis_client):

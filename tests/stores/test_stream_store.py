@@ -82,24 +82,19 @@ def test_another_group_of_the_stream_does_not_decide_where_a_message_goes_back(s
     assert store.fetch("b", count=1, block_ms=1)
 
 
-def test_a_message_goes_back_to_a_stream_that_is_not_there(store, redis_client):
+@pytest.mark.parametrize(("lost", "left"), [("stream", [1]), ("group", [1, 2])])
+def test_a_message_goes_back_to_a_stream_that_is_not_there_or_has_no_group(store, redis_client, lost, left):
     publish(store, 1, 2)
     settle(store, "a", take(store, "a", count=1), HandBack())
     (held,) = store.take("a", count=1)
     assert held.stream == FRONT
-    redis_client.delete(store.keys.ready)
-    assert settle(store, "a", [held], HandBack()) == []
-    assert [d.message.data for d in take(store, "b")] == [1]
-
-
-def test_a_message_goes_back_to_a_stream_without_group(store, redis_client):
-    publish(store, 1, 2)
-    settle(store, "a", take(store, "a", count=1), HandBack())
-    (held,) = store.take("a", count=1)
-    redis_client.xgroup_destroy(store.keys.ready, GROUP)
+    if lost == "stream":
+        redis_client.delete(store.keys.ready)
+    else:
+        redis_client.xgroup_destroy(store.keys.ready, GROUP)
     assert settle(store, "a", [held], HandBack()) == []
     # The group is made anew when a fetch finds that it is missing.
-    assert sorted(d.message.data for _ in range(2) for d in take(store, "b")) == [1, 2]
+    assert sorted(d.message.data for _ in range(2) for d in take(store, "b")) == left
 
 
 def test_a_stream_for_what_goes_first_that_a_stranger_made_gets_its_group(store, redis_client):

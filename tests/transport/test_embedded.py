@@ -107,23 +107,22 @@ def join(directory, template):
 
 
 class TestSharing:
-    def test_users_share_one_server(self, join):
+    def test_users_share_one_server_which_runs_as_long_as_anybody_uses_it(self, join, directory):
         first, second = join(), join()
         first.command("SET", "key", "value")
         assert first.url == second.url
         assert second.command("GET", "key") == b"value"
+        with connect(second.url) as client:
+            config = [client.config_get(name)[name] for name in ("appendonly", "appendfsync")]
+        assert config == ["yes", "everysec"]
+        pid = second.server_pid
+        first.leave()
+        guard_looks(directory)
+        assert second.server_pid == pid
 
     def test_users_that_come_at_the_same_instant_share_one_server(self, join):
         users = [join() for _ in range(6)]
         assert len({user.server_pid for user in users}) == 1
-
-    def test_it_runs_as_long_as_anybody_uses_it(self, join, directory):
-        first, second = join(), join()
-        pid = second.server_pid
-        assert first.url
-        first.leave()
-        guard_looks(directory)
-        assert second.server_pid == pid
 
     def test_asking_again_changes_nothing(self, directory):
         assert private_server.embedded_url(directory) == private_server.embedded_url(directory)
@@ -135,11 +134,6 @@ class TestSharing:
         elsewhere.mkdir(mode=0o700)
         second = join(XDG_RUNTIME_DIR=str(elsewhere))
         assert second.server_pid == first.server_pid
-
-    def test_data_is_written_every_second(self, join):
-        with connect(join().url) as client:
-            config = [client.config_get(name)[name] for name in ("appendonly", "appendfsync")]
-        assert config == ["yes", "everysec"]
 
 
 class TestLeaving:
@@ -292,25 +286,20 @@ class TestKillingTheGuard:
 
 
 class TestKillingTheServer:
-    def test_the_next_to_ask_starts_it_again_on_the_same_data(self, directory):
+    def test_who_asks_next_or_connects_again_starts_it_again_on_the_same_data(self, directory):
         url = private_server.embedded_url(directory)
-        with connect(url) as client:
-            client.rpush("list", *range(100))
-            pid = client.info("server")["process_id"]
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not server_runs(directory), message="killed")
-            assert private_server.embedded_url(directory) == url
-            assert client.llen("list") == 100
-            assert client.info("server")["process_id"] != pid
-
-    def test_who_connects_again_starts_it_again(self, directory):
         pool = private_server.embedded_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
         with redis.Redis(connection_pool=pool) as client:
             client.rpush("list", *range(100))
-            os.kill(client.info("server")["process_id"], signal.SIGKILL)
-            wait_until(lambda: not server_runs(directory), message="killed")
-            pool.disconnect()
-            assert client.llen("list") == 100
+            for asks in (True, False):
+                pid = client.info("server")["process_id"]
+                os.kill(pid, signal.SIGKILL)
+                wait_until(lambda: not server_runs(directory), message="killed")
+                pool.disconnect()
+                if asks:
+                    assert private_server.embedded_url(directory) == url
+                assert client.llen("list") == 100
+                assert client.info("server")["process_id"] != pid
         pool.disconnect()
 
     def test_a_server_that_cannot_come_back_is_a_lost_connection(self, directory, monkeypatch, tmp_path):

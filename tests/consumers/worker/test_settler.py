@@ -240,11 +240,20 @@ def test_what_no_handler_ran_has_no_latency(settler, store, held, redis_client):
     assert [list(counted(redis_client, store, what)) for what in WAITED] == [[]] * len(WAITED)
 
 
-def test_the_service_settles_within_milliseconds_and_by_the_number(store, settler, held, publish):
-    service = SettleService()
-    settler = Settler(store, "default", "me", service.due, service.full)
-    service.add(settler, store)
-    settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in held})
+@pytest.fixture
+def service(store, settler):
+    """A service that has the settler, and is not started."""
+    found = SettleService()
+    settler._due, settler._full = found.due, found.full
+    found.add(settler, store)
+    yield found
+    found.stop()
+    found.full.set()
+    found.due.set()
+    assert found.join(60)
+
+
+def test_the_service_settles_within_milliseconds_and_by_the_number(store, settler, service, held):
     service.start()
     add(settler, held, ACK)
     wait_until(lambda: not settler.in_hand)
@@ -256,11 +265,7 @@ def test_the_service_settles_within_milliseconds_and_by_the_number(store, settle
     assert service.full.is_set()
 
 
-def test_the_service_holds_what_it_has_while_redis_is_away(store, transport, held, caplog):
-    service = SettleService()
-    settler = Settler(store, "default", "me", service.due, service.full)
-    service.add(settler, store)
-    settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in held})
+def test_the_service_holds_what_it_has_while_redis_is_away(store, settler, service, transport, held, caplog):
     transport.before = 3
     add(settler, held, ACK)
     service.start()
@@ -278,19 +283,6 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, transport, hel
 def long_wait(monkeypatch):
     """Outcomes wait for a minute for others of their batch."""
     monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
-
-
-@pytest.fixture
-def service(store, settler):
-    """A service that has the settler, and is not started."""
-    found = SettleService()
-    settler._due, settler._full = found.due, found.full
-    found.add(settler, store)
-    yield found
-    found.stop()
-    found.full.set()
-    found.due.set()
-    assert found.join(60)
 
 
 @pytest.mark.usefixtures("long_wait")
