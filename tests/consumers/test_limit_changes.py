@@ -8,9 +8,9 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
 
 
-@pytest.mark.parametrize("form", [{}, {"PARTITIONS": 2}], ids=["plain", "partitions"])
-def test_running_consumers_obey_at_once(trees, history, form):
-    trees("--processes", "2", "--threads", "4", QUEUES={"a": {"RATE_LIMIT": "2/h", "CONCURRENCY": 6, **form}})
+def test_running_consumers_obey_at_once(trees, history):
+    options = {"RATE_LIMIT": "2/h", "CONCURRENCY": 6, "PARTITIONS": 2}
+    trees("--processes", "2", "--threads", "4", QUEUES={"a": options})
     queues["a"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 60)
 
     def starts():

@@ -10,17 +10,19 @@ from django.core.management import CommandError, call_command
 from mq_django import inspector, queues, topics
 from tests.waiting import wait_until
 
+#: Of the topic. One without is handled in test_asking, test_pausing and test_servers_of_queues.
+PARTITIONS = 4
+
 
 class Shop:
     """What the handlers of `tests.peers` do in trees."""
 
-    def __init__(self, trees, client, namespace, partitions):
+    def __init__(self, trees, client, namespace):
         self.runconsumer, self._client, self._key = trees, client, f"{namespace}:handled"
-        self._partitions = partitions
 
     def wait_for_groups(self, program):
         """Wait until both groups have begun in each partition: one that begins at the end gets nothing earlier."""
-        wait_until(lambda: program.logged().count(" starts at ") == 2 * self._partitions, timeout=20)
+        wait_until(lambda: program.logged().count(" starts at ") == 2 * PARTITIONS, timeout=20)
 
     def handled(self):
         return [json.loads(line) for line in self._client.lrange(self._key, 0, -1)]
@@ -31,12 +33,12 @@ class Shop:
         return self.handled()
 
 
-@pytest.fixture(params=[{}, {"PARTITIONS": 4}], ids=["one log", "partitions"])
-def shop(mq_settings, trees, redis_client, namespace, monkeypatch, request):
+@pytest.fixture
+def shop(mq_settings, trees, redis_client, namespace, monkeypatch):
     monkeypatch.setenv("MQ_TEST_APPS", "tests.peers")
-    orders = {"RETRY": {"delay": 0.05}, **request.param}
+    orders = {"RETRY": {"delay": 0.05}, "PARTITIONS": PARTITIONS}
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders})
-    return Shop(trees, redis_client, namespace, request.param.get("PARTITIONS", 1))
+    return Shop(trees, redis_client, namespace)
 
 
 def of(told, group):

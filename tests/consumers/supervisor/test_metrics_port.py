@@ -268,22 +268,6 @@ def test_without_a_folder_the_consumers_are_not_measured_and_the_log_says_so(scr
     assert "The consumers are not measured" in caplog.text
 
 
-def test_a_folder_that_is_gone_does_not_stop_the_consumers(start, scraper, folder, publish, history):
-    tree = start()
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total")
-    (gone,) = folder.iterdir()
-    for path in gone.iterdir():
-        path.unlink()
-    gone.rmdir()
-    (child,) = tree.children()
-    kill(child)
-    publish()
-    history.wait_for("effect", 2, timeout=PATIENCE)
-    wait_until(lambda: "are served without its later changes" in tree.logged())
-    assert tree.stop() == 0
-
-
 def test_a_full_disk_does_not_stop_the_consumers(small_disk, start, scraper, publish, history):
     tree = start(QUEUES={"default": {}, "emails": {}})
     publish()

@@ -348,16 +348,6 @@ def test_after_so_many_messages_another_process_takes_over(trees, publish, histo
     assert "exited with code" not in tree.logged()
 
 
-def test_grown_too_large_a_process_is_replaced(trees, publish, history, store):
-    tree = trees("--max-memory", "1")
-    ids = [publish(["sleep", 0.1]) for _ in range(40)]
-    wait_until(lambda: "will be replaced: it uses" in tree.logged())
-    history.wait_for("effect", 40)
-    wait_until(lambda: empty(store))
-    # What ran has finished, and what lay ready went on elsewhere.
-    assert history.counts("start") == history.counts() == dict.fromkeys(ids, 1)
-
-
 def test_draining_ends_when_nothing_is_left_that_has_a_handler(trees, publish, history):
     handled = [set_aside("default", "act", {"do": []}), *(publish() for _ in range(20))]
     left = set_aside("default", "unknown")

@@ -1,4 +1,4 @@
-"""The signals of the start and the stop of a consumer process."""
+"""The signals of the start and the stop of a consumer process, and why it leaves."""
 
 from unittest import mock
 
@@ -41,3 +41,23 @@ def test_receivers_are_called_before_anything_is_fetched_and_before_handlers_are
         mock.call._stop(),
     ]
     assert caplog.text.count("A receiver of a signal failed") == 2
+
+
+def test_a_process_leaves_when_it_has_handled_so_many_messages_uses_so_much_memory_or_cannot_go_on(child, subtests):
+    consumer = {"stuck": [], "settled": 5, "idle_seconds": 0.0}
+    limits = {"max_messages": 0, "max_memory": 0, "drain": False}
+    for options, said in [
+        ({}, ""),
+        ({"max_messages": 6, "max_memory": 2**20}, ""),
+        ({"max_messages": 5}, "it has handled 5 messages"),
+        ({"max_memory": 1}, "it uses "),
+        ({"stuck": ["fetcher is stuck for 31 s"]}, "it is stuck"),
+        ({"idle_seconds": 3600.0}, "no messages are left to run alone"),
+    ]:
+        with subtests.test(options=options):
+            for name, value in limits.items():
+                setattr(child._spec, name, options.get(name, value))
+            for name, value in consumer.items():
+                getattr(child._consumer, name).return_value = options.get(name, value)
+            reason = main.ChildProcess._reason_to_leave(child)
+            assert reason.startswith(said) if said else not reason
