@@ -233,14 +233,14 @@ def namespace(redis_client: redis.Redis) -> Iterator[str]:
     name = f"t{secrets.token_hex(6)}"
     yield name
     # Every key of a namespace starts with it, some inside a hash tag; so do namespaces that are made of it.
-    for pattern in (f"{name}*", f"{{{name}*"):
-        keys = list(redis_client.scan_iter(match=pattern, count=1000))
-        for start in range(0, len(keys), 500):
-            if isinstance(redis_client, redis.RedisCluster):
-                for key in keys[start : start + 500]:
-                    redis_client.delete(key)
-                continue
-            redis_client.delete(*keys[start : start + 500])
+    starts = (name.encode(), b"{" + name.encode())
+    keys = [key for key in redis_client.scan_iter(match=f"*{name}*", count=1000) if key.startswith(starts)]
+    for start in range(0, len(keys), 500):
+        if isinstance(redis_client, redis.RedisCluster):
+            for key in keys[start : start + 500]:
+                redis_client.delete(key)
+            continue
+        redis_client.delete(*keys[start : start + 500])
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from mq_django.stores.base import Also, Depths, Settlement
 from mq_django.transport import scripts
 from tests.purging import purge
 from tests.stores.cases import CASES, GROUP, LINES, OPTIONS, RSMQ, STREAM, outgoing
+from tests.stores.declared import guarded
 from tests.stores.lua_files import lua_files
 from tests.waiting import wait_until
 
@@ -58,13 +59,17 @@ def store(case):
     return opened
 
 
-@pytest.fixture(autouse=True)
-def known_scripts(redis_client):
+@pytest.fixture(autouse=True, scope="module")
+def load_scripts(session_client):
     """Let the server know every script: one that it does not know runs after the others of its pipeline."""
-    every = [scripts.load(name) for name in lua_files()]
-    for script, is_known in zip(every, redis_client.script_exists(*(each.sha for each in every)), strict=True):
-        if not is_known:
-            redis_client.script_load(script.text)
+    texts = [guarded(scripts.load)(name).text for name in lua_files()]
+
+    def load():
+        for text in texts:
+            session_client.script_load(text)
+
+    load()
+    return load
 
 
 @pytest.fixture
@@ -414,7 +419,7 @@ def test_a_consumer_that_holds_something_stays_on_the_roll(case, store, publish)
     assert members.beat("s2", {}, {}).consumers == {}
 
 
-def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, redis_client):
+def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, redis_client, load_scripts):
     publish(outgoing(data=1))
     redis_client.script_flush()
     publish(outgoing(data=2))
@@ -423,6 +428,7 @@ def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, redi
     redis_client.script_flush()
     assert store.settle(ME, [Settlement(first, ACK), Settlement(second, Bury("no"))]) == []
     assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=0, dead=1)
+    load_scripts()
 
 
 @published_to_itself

@@ -43,7 +43,7 @@ def log(client, field="r"):
 
 @contextmanager
 def reading(client, *stores):
-    """Let consumers wait at Redis for a message each, and wait at the end until they have got it; yield what they got."""
+    """Let consumers wait at Redis for a message each, and at the end wait until they have it; yield what they get."""
     before, got = client.info("clients")["blocked_clients"], []
     threads = [
         threading.Thread(target=lambda n=n, store=store: got.extend(store.fetch(f"c{n}", count=1, block_ms=200_000)))
