@@ -106,15 +106,13 @@ def test_delayed_messages_and_those_with_order_and_of_a_dead_tree_are_handled(tr
     wait_until(lambda: sum(depths()) == 0)
 
 
-def test_another_number_of_partitions_is_refused(mq_settings):
+@pytest.mark.parametrize(("here", "said"), [(4, "PARTITIONS is 4 here"), (1, "PARTITIONS is 1 here")])
+def test_another_number_of_partitions_is_refused(mq_settings, here, said):
     mq_settings(QUEUES=partitioned())
     queues["default"].publish("act", {})
-    mq_settings(QUEUES={"default": {"PARTITIONS": 4}})
-    with pytest.raises(QueueClosed, match="has 8 partitions in Redis, and PARTITIONS is 4 here"):
-        queues["default"].publish("act", {})
-    mq_settings(QUEUES={"default": {}})
-    with pytest.raises(QueueClosed, match="PARTITIONS is 1 here"):
-        with_known_partitions([get_config().queue("default")], all_of_them=True)
+    mq_settings(QUEUES={"default": {"PARTITIONS": here}})
+    with pytest.raises(QueueClosed, match=f"has 8 partitions in Redis, and {said}"):
+        with_known_partitions(get_config().queue("default").each_part, all_of_them=True)
 
 
 def test_a_queue_with_another_number_of_partitions_does_not_stop_the_others(

@@ -105,8 +105,8 @@ def test_a_step_is_worth_its_time_to_the_millisecond(at, store, subtests):
                 assert order(store)[1:] == (["newer", "older"] if late < 0 else ["older", "newer"])
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 100])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [1, 7, 100])
+@pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_batches_is_that_of_single_messages(at, store, count, seed):
     rand = random.Random(seed)
     given = []

@@ -156,28 +156,6 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "core/message_format",
             "core/rsmq_format",
         }
-    with subtests.test("the factory is asked by who publishes"):
-        made = calls("publication", "publications", "resubmission")
-        assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
-            "producers/queues": {"publication", "publications"},
-            "producers/topics": {"publication", "publications"},
-            "task_backend/sending": {"publication", "publications"},
-            # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
-            "core/schedules": {"publication"},
-            # Whether a schedule that is created at run time could publish.
-            "producers/schedules": {"publication"},
-            "stores/schedules": {"publication"},
-            "conf": {"publication"},
-            # Whether what somebody has typed could be published.
-            "admin/publish_page": {"publication"},
-            # A message for a unit test, which is not published; and the same one again and again, with its id and time.
-            "testing/published": {"publication"},
-            # Whether a step of a workflow could be published; and steps that may start, published by their own script.
-            "workflows/flow": {"publication"},
-            "producers/workflow_steps": {"publication"},
-            # Which its own script puts in the place of the dead letter.
-            "inspector/dead_letters": {"resubmission"},
-        }
     with subtests.test("only the sink gives publications to a store"):
         assert calls("publish") == {
             "producers/sinks": {"self.store.publish", "store.publish"},

@@ -28,20 +28,6 @@ def keys(mq_settings: object) -> QueueKeys:
     return get_config().queue("emails").keys
 
 
-def test_a_dead_letter_is_found_by_its_messages_id(dead):
-    message_id = bury("emails", "welcome", {"user_id": 7}, key="user:7", error="SMTPError: gone")
-
-    letter = dead_letters.get("emails", dead_letters.find("emails", message_id))
-
-    assert letter.id == message_id
-    assert letter.data == {"user_id": 7}
-    assert letter.key == "user:7"
-    assert letter.reason == "attempts"
-    assert letter.error == "SMTPError: gone"
-    assert "Traceback" in letter.traceback
-    assert letter.tries == 1
-
-
 def test_redriving_makes_the_same_message_ready_at_its_first_attempt(dead, redis_client, keys):
     message_id = bury("emails", "welcome", {"user_id": 7}, key="user:7", headers={"deadline": "soon"})
     entry = dead_letters.find("emails", message_id)

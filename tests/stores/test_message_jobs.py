@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mq_django import inspector
+from mq_django import inspector, queues
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
@@ -36,8 +36,7 @@ def opened():
 
 
 def delay_many(count, name="welcome"):
-    for n in range(count):
-        publish("emails", name, n, delay=60 + n)
+    queues["emails"].publish_many([(name, n) for n in range(count)], delay=60)
 
 
 def work_off(jobs, place="delayed"):

@@ -208,13 +208,6 @@ def test_a_text_that_is_too_long_to_be_parsed_skips_nothing_and_is_dropped(sched
     assert not redis_client.hexists(keys.schedules, "skips:nightly")
 
 
-def test_no_other_tick_is_skipped(schedules, keys, redis_client, ticks):
-    skipped_in(redis_client, keys, ticks[1])
-    assert schedules.fire(REPORT, ticks[0])[0] is Firing.FIRED
-    assert not redis_client.hexists(keys.schedules, "skips:nightly")
-    assert redis_client.xlen(keys.ready) == 1
-
-
 def test_an_earlier_tick_that_was_missed_fires_although_the_last_one_is_skipped(schedules, keys, redis_client, ticks):
     skipped_in(redis_client, keys, ticks[2])
     assert schedules.fire(REPORT, ticks[2], is_first=False)[0] is Firing.SKIPPED

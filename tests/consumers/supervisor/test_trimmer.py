@@ -158,29 +158,21 @@ def test_the_groups_of_a_topic_with_partitions_have_one_alarm_each(mq_settings, 
     assert caplog.text.count("Group billing of topic orders is 18 messages") == 1
 
 
-def test_each_partition_is_trimmed_to_its_share_of_the_retention(mq_settings, redis_client):
+class _WithoutANode(PartitionedLog):
+    def groups(self, **_):
+        raise ConnectionLost("another node is away")
+
+
+def test_each_partition_is_trimmed_to_its_share_of_the_retention_also_while_another_node_is_away(
+    mq_settings, redis_client
+):
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 4000, "PARTITIONS": 4}})
     whole = get_config().topic("orders")
     session = Session(get_client("produce"))
     logs = [Log(part, session) for part in whole.parts]
     publish(logs[0], 3000)
     publish(logs[1], 500)
-    Trimmer(logs, [open_log(whole, session)]).run_once()
+    topic = _WithoutANode(whole, {log.config.name: log for log in logs}, session)
+    Trimmer(logs[:2], [topic]).run_once()
     assert 1000 <= redis_client.xlen(logs[0].keys.log) < 1100
     assert redis_client.xlen(logs[1].keys.log) == 500
-
-
-class _WithoutANode(PartitionedLog):
-    def groups(self, **_):
-        raise ConnectionLost("another node is away")
-
-
-def test_the_logs_of_a_node_are_trimmed_while_another_one_is_away(mq_settings, redis_client):
-    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 4000, "PARTITIONS": 4}})
-    whole = get_config().topic("orders")
-    session = Session(get_client("produce"))
-    logs = [Log(part, session) for part in whole.parts]
-    publish(logs[0], 3000)
-    topic = _WithoutANode(whole, {log.config.name: log for log in logs}, session)
-    Trimmer(logs[:1], [topic]).run_once()
-    assert redis_client.xlen(logs[0].keys.log) < 1100
