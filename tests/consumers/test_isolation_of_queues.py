@@ -1,13 +1,11 @@
 """What one queue raises, whatever it is, does not reach the others: in every service."""
 
-import ast
 import inspect
 import logging
 import math
 from contextlib import suppress
 from importlib import import_module
 from itertools import product
-from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
@@ -286,20 +284,6 @@ def test_a_server_that_is_away_ends_the_round(queues):
         if calls != ["default"]:
             wrong.append((name, calls))
     assert wrong == []
-
-
-def test_no_service_catches_the_errors_of_one_queue_by_itself():
-    """`Service.each` is the one place for that: what is caught by hand is caught for some errors and not for others."""
-    caught = [
-        f"{path.name}:{node.lineno}"
-        for path in Path(mq_django.consumers.__file__).parent.rglob("*.py")
-        for loop in ast.walk(ast.parse(path.read_text()))
-        if isinstance(loop, ast.For) and path.stem not in {"service", "settler"}
-        for node in ast.walk(loop)
-        if isinstance(node, ast.ExceptHandler)
-        if "SERVER_ERRORS" in ast.dump(node) or "StoreError" in ast.dump(node)
-    ]
-    assert caught == []
 
 
 def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):

@@ -113,14 +113,16 @@ def test_the_outage_is_that_of_the_server_that_failed(caplog, mq_settings):
     assert caplog.messages == ["Waiting for Redis at 127.0.0.1:2 for 0 s: away"]
 
 
-def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):
+def test_nothing_that_a_round_raises_ends_it(caplog, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.service.MAX_BACKOFF", 0.01)
-    service = Scripted(*[ZeroDivisionError("oops")] * 5)
+    errors = [*[ZeroDivisionError("oops")] * 5, SystemExit(3), KeyboardInterrupt()]
+    service = Scripted(*errors)
     service.start()
-    wait_until(lambda: service.done == 6)
+    wait_until(lambda: service.done == 8)
     assert ended(service)
-    assert caplog.messages == ["scripted failed, and will retry"]
-    assert [type(error) for error in service.recovered] == [ZeroDivisionError] * 5
+    # Once for each kind of error.
+    assert caplog.messages == ["scripted failed, and will retry"] * 3
+    assert [type(error) for error in service.recovered] == [ZeroDivisionError] * 5 + [RuntimeError] * 2
 
 
 def test_not_even_a_failing_recovery_ends_it(caplog):
@@ -165,14 +167,6 @@ def test_a_loop_tells_its_turns():
     wait_until(lambda: service.progress() != first)
     assert ended(service)
     assert service.progress() == {}
-
-
-def test_nothing_that_a_round_raises_ends_the_loop(monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.service.MAX_BACKOFF", 0.01)
-    service = Scripted(SystemExit(3), KeyboardInterrupt(), 3600.0)
-    service.start()
-    wait_until(lambda: service.done == 3)
-    assert ended(service)
 
 
 def test_of_thousands_of_failures_some_are_logged(caplog, monkeypatch):

@@ -89,8 +89,10 @@ def expiring(queue, **options):
     return queue.publish("code", 1, expires=timedelta(minutes=5), **options)
 
 
-CLAIMS = [claimed, claimed_for_a_time, claimed_and_delayed]
-KINDS = [now, delayed, at_a_moment, bulk, delayed_bulk, unique, prioritised, expiring, *CLAIMS]
+KINDS = [
+    *(now, delayed, at_a_moment, bulk, delayed_bulk, unique, prioritised, expiring),
+    *(claimed, claimed_for_a_time, claimed_and_delayed),
+]
 
 
 def written(redis_client, keys):
@@ -100,17 +102,20 @@ def written(redis_client, keys):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("publish", KINDS)
-def test_a_publish_waits_for_the_commit_of_its_database(emails, keys, redis_client, publish):
-    with rolled_back():
-        publish(emails)
-    with transaction.atomic(), rolled_back():
-        publish(emails)
-    with transaction.atomic(using="other"):
-        with transaction.atomic():
-            ids = publish(emails, using="other")
-        assert places.is_empty(redis_client, keys)
-    assert written(redis_client, keys) == sorted(ids if isinstance(ids, list) else [ids])
+def test_a_publish_waits_for_the_commit_of_its_database(emails, keys, redis_client, namespace, subtests):
+    for publish in KINDS:
+        with subtests.test(publish.__name__):
+            with rolled_back():
+                publish(emails)
+            with transaction.atomic(), rolled_back():
+                publish(emails)
+            with transaction.atomic(using="other"):
+                with transaction.atomic():
+                    ids = publish(emails, using="other")
+                assert places.is_empty(redis_client, keys)
+            assert written(redis_client, keys) == sorted(ids if isinstance(ids, list) else [ids])
+        for key in list(redis_client.scan_iter(match=f"{namespace}*")):
+            redis_client.delete(key)
 
 
 def test_a_publish_that_need_not_wait_is_sent_at_once_and_survives_a_rollback(emails, keys, redis_client):
@@ -123,13 +128,12 @@ def test_a_publish_that_need_not_wait_is_sent_at_once_and_survives_a_rollback(em
         assert written(redis_client, keys) == sent
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_that_is_rolled_back_leaves_its_key_free(emails, keys, redis_client, claim):
+def test_a_claim_that_is_rolled_back_leaves_its_key_free(emails, keys, redis_client):
     with transaction.atomic():
         with rolled_back():
-            claim(emails)
-        first = claim(emails)
-    assert claim(emails, on_conflict="keep") == first
+            claimed(emails)
+        first = claimed(emails)
+    assert claimed(emails, on_conflict="keep") == first
     assert redis_client.hlen(keys.claims) == 2
 
 

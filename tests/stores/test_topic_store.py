@@ -11,7 +11,6 @@ import pytest
 
 from mq_django import queues, registry, topics
 from mq_django.conf import get_config
-from mq_django.core.keys import LOG
 from mq_django.core.messages import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.offsets import before
 from mq_django.errors import ConfigurationError, InvalidOffset, UnknownGroup
@@ -498,13 +497,6 @@ def test_subscribing_again_starts_where_the_subscriber_says_and_old_receipts_are
     assert again.message == first.message
     assert settle(store, first) == [first.message.id]
     assert settle(store, again) == []
-
-
-def test_receipts_fit_the_shared_state(log):
-    store = group()
-    publish(log, 1)
-    (delivery,) = store.take(ME, count=1)
-    assert (delivery.stream, len(delivery.entry) <= 44) == (LOG, True)
 
 
 def test_no_script_trims_exactly():

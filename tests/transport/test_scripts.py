@@ -9,7 +9,6 @@ from redis.retry import Retry
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import LookupState
 from mq_django.stores.log import Log
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
@@ -17,7 +16,6 @@ from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session
 from tests.stores.cases import outgoing
 from tests.stores.lua_names import free_names
-from tests.working import take
 
 HOUR = 3_600_000
 
@@ -80,15 +78,6 @@ def test_time_is_answered_as_redis_does(advance, redis_client):
     seconds, micros = run(redis_client, "return redis.call('TIME')")
     assert abs(int(seconds) - time.time() - 3600) < 60
     assert 0 <= int(micros) < 1_000_000
-
-
-def test_a_delayed_message_is_due_after_the_clock_was_moved(advance):
-    message_id = queues["emails"].publish("welcome", 1, delay=3600)
-    advance(HOUR - 60_000)
-    assert take("emails") == []
-    assert queues["emails"].find(message_id).state is LookupState.DELAYED
-    advance(HOUR + 1000)
-    assert [message.id for message in take("emails")] == [message_id]
 
 
 def test_entries_have_ids_of_the_moved_time_and_increase_when_it_is_moved_back(advance, redis_client):
