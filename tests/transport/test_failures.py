@@ -117,34 +117,20 @@ def matches(pattern, said):
         raise ConnectionRejected(said)
 
 
-def test_a_wrong_log_in(refused, locked, subtests):
-    for login, said in [
-        (f":{SECRET}x@", r"invalid username-password pair or user is disabled\."),
-        (f"nobody:{SECRET}@", r"invalid username-password pair or user is disabled\."),
-        ("", r"Authentication required\."),
+def test_a_wrong_log_in_or_database(refused, locked, plain, subtests):
+    log_in, database = "refuses the log-in", "refuses the connection"
+    check = f"Check the user name and the password in {SETTING}\\."
+    for server, login, path, said in [
+        (locked, f":{SECRET}x@", "", f"{log_in}: invalid username-password pair or user is disabled\\. {check}"),
+        (locked, f"nobody:{SECRET}@", "", f"{log_in}: invalid username-password pair or user is disabled\\. {check}"),
+        (locked, "", "", f"{log_in}: Authentication required\\. {check}"),
+        # It does not know of a password.
+        (plain, f":{SECRET}@", "", f"{log_in}: AUTH <password> called without any password .*{SETTING}\\."),
+        (plain, "", "/99", f"{database}: DB index is out of range\\. Check {SETTING}\\."),
     ]:
-        with subtests.test(login=login, said=said):
-            at = f"127.0.0.1:{locked.port}"
-            matches(
-                f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}\\.",
-                refused(f"redis://{login}{at}"),
-            )
-
-
-def test_a_password_that_the_server_does_not_know_of(refused, plain):
-    at = f"127.0.0.1:{plain.port}"
-    matches(
-        f"Redis at {at} refuses the log-in: AUTH <password> called without any password .*{SETTING}\\.",
-        refused(f"redis://:{SECRET}@{at}"),
-    )
-
-
-def test_a_database_that_there_is_not(refused, plain):
-    at = f"127.0.0.1:{plain.port}"
-    matches(
-        f"Redis at {at} refuses the connection: DB index is out of range\\. Check {SETTING}\\.",
-        refused(f"redis://{at}/99"),
-    )
+        with subtests.test(login=login, path=path):
+            at = f"127.0.0.1:{server.port}"
+            matches(f"Redis at {at} {said}", refused(f"redis://{login}{at}{path}"))
 
 
 def test_what_is_not_redis(refused, answering, subtests):
@@ -196,17 +182,10 @@ def test_tls_with_a_server_that_has_none_ends_with_advice(refused, plain, monkey
     )
 
 
-HUNG_UP = "it closed the connection. If it expects TLS, write rediss:// instead of redis://."
-
-
-def test_no_tls_with_a_server_that_expects_it_ends_with_advice(refused, tls):
-    at = tls.url.removeprefix("rediss://")
-    assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {HUNG_UP}"
-
-
 def test_who_hangs_up_may_expect_tls(refused, answering):
     at = answering(None)
-    assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {HUNG_UP}"
+    advice = "it closed the connection. If it expects TLS, write rediss:// instead of redis://."
+    assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {advice}"
 
 
 def test_a_server_that_cannot_be_reached_is_named(refused, subtests):

@@ -25,39 +25,29 @@ def test_the_environment_can_name_a_server(monkeypatch):
     assert configured_url() is None
 
 
-def test_it_answers_on_a_unix_socket_and_no_port():
-    with PrivateServer() as server, client(server) as redis_client:
+def test_it_answers_on_a_unix_socket_and_no_port_and_goes_without_a_trace():
+    server = PrivateServer().start()
+    pid, folder, guard = server.pid, server._folder, server._guard.pid
+    with client(server) as redis_client:
         assert server.url.startswith("unix://")
         assert [redis_client.config_get(name)[name] for name in ("port", "save", "appendonly")] == ["0", "", "no"]
-
-
-def test_it_goes_without_a_trace():
-    server = PrivateServer().start()
-    pid, folder = server.pid, server._folder
+    # The first stays.
+    assert server.start().pid == pid
     server.stop()
     server.stop()
     assert server.pid is None
     assert not alive(pid)
     assert not folder.exists()
+    # Nothing is left that would later kill by process id.
+    assert not alive(guard)
 
 
-def test_starting_twice_keeps_the_first():
-    with PrivateServer() as server:
-        pid = server.pid
-        assert server.start().pid == pid
-
-
-def test_a_port_is_free_and_loopback_only():
-    with PrivateServer(tcp=True) as server, client(server) as redis_client:
-        assert server.port != 6379
-        assert server.url == f"redis://127.0.0.1:{server.port}"
-        assert redis_client.config_get("bind") == {"bind": "127.0.0.1"}
-
-
-def test_a_crash_keeps_the_address_and_the_data_on_disk(tmp_path):
+def test_a_port_is_loopback_only_and_a_crash_keeps_the_address_and_the_data_on_disk(tmp_path):
     with PrivateServer(directory=tmp_path, append_only=True, tcp=True) as server:
         url = server.url
+        assert (server.port != 6379, url) == (True, f"redis://127.0.0.1:{server.port}")
         with client(server) as redis_client:
+            assert redis_client.config_get("bind") == {"bind": "127.0.0.1"}
             redis_client.set("key", "value")
         pid = server.pid
         server.kill()
@@ -109,14 +99,6 @@ def test_it_does_not_outlive_its_owner():
         assert alive(int(pid))
         owner.kill()
     wait_until(lambda: not alive(int(pid)) and not Path(folder).exists(), message="the server is gone")
-
-
-def test_the_guard_spares_what_comes_after():
-    # After a stop nothing is left that would later kill by process id.
-    server = PrivateServer().start()
-    guard = server._guard.pid
-    server.stop()
-    assert not alive(guard)
 
 
 def test_a_silent_port_does_not_answer():
