@@ -312,11 +312,3 @@ def test_a_queue_without_streams_has_no_ends(mq_settings, namespace, redis_clien
 
 def test_the_option_is_for_every_form_of_queue():
     assert "STREAM" not in set(OPTIONS) & RSMQ.lacks
-
-
-@in_streams
-def test_a_stream_that_is_full_does_not_keep_others_from_being_cut(store, take, redis_client):
-    full, other = take(2)
-    for _ in range(4):
-        store.append(ME, [(full, streaming(store, *"x" * 60)), (other, streaming(store, *"x" * 60))])
-    assert [redis_client.xlen(key_of(store, each)) for each in (full, other)] == [100, 100]

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-import redis
 
 from mq_django import CancelResult, aread_stream, get_result, inspector, queues, schedules, topics, wait_result
 from mq_django.conf import get_config
@@ -185,8 +184,3 @@ def test_the_commands_of_a_process_that_only_publishes_suffice_and_each_is_neede
         with noting_commands(redis_client, needed):
             publish_and_look()
     assert sorted(granted_to("web")) == sorted(needed)
-
-
-def test_a_rule_that_no_server_knows_is_an_error(redis_client, redis_url):
-    with pytest.raises(redis.ResponseError, match="no-such"), user(redis_client, redis_url, ["+no-such"]):
-        pass

@@ -368,15 +368,6 @@ def test_retention_by_age_takes_what_is_too_old(topic, redis_client):
     assert log.trim().removed == 0
 
 
-def test_retention_by_count_takes_the_oldest(topic, redis_client):
-    log = topic(RETENTION=None, RETENTION_COUNT=300)
-    publish(log, *range(1000))
-    while log.trim().more:
-        pass
-    assert 300 <= redis_client.xlen(log.keys.log) < 400
-    assert numbers(log.read("beginning", "end"))[-1] == 999
-
-
 def test_retention_by_bytes_takes_the_oldest(topic, redis_client):
     log = topic(RETENTION=None, RETENTION_BYTES=100_000)
     log.publish([outgoing(data="x" * 1000) for _ in range(500)])
