@@ -172,3 +172,13 @@ def test_all_partitions_have_one_limit_which_goes_on_when_a_machine_is_gone(tree
     assert history.counts() == dict.fromkeys(ids, 1)
     assert lost < set(ids)
     assert most_at_once(history) == 2
+
+
+def test_all_partitions_have_one_rate(trees, history, mq_settings):
+    mq_settings(QUEUES=partitioned(RATE_LIMIT="30/h"))
+    ids = queues["default"].publish_many([("act", {})] * 60, message_ids=map(str, range(60)))
+    tree = trees("--processes", "2")
+    wait_until(lambda: len(history.counts()) == 30)
+    assert set(history.counts()) < set(ids)
+    assert tree.stop() == 0
+    assert len(history.lines("start")) == 30
