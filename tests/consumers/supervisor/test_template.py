@@ -180,7 +180,7 @@ def test_what_a_project_does_as_it_is_loaded_that_forks_can_bear(site, trees, pu
     assert tree.stop() == 0
 
 
-def test_forks_differ_in_what_must_differ_and_leave_what_is_not_theirs(site, trees, publish, history):
+def test_forks_differ_in_what_must_differ_and_leave_what_is_not_theirs(site, trees, history):
     site.add(
         "fresh/handlers.py",
         """
@@ -199,13 +199,14 @@ def test_forks_differ_in_what_must_differ_and_leave_what_is_not_theirs(site, tre
         atexit.register(lambda: note("end"))
         """,
     )
-    tree = trees("--settings", "site_settings", "--processes", "2", "--max-messages", "1")
-    born = history.wait_for("born", 2)
+    # So that they are replaced at once.
+    tree = trees("--settings", "site_settings", "--processes", "2", "--max-memory", "1")
+    born = history.wait_for("born", 2)[:2]
     assert all(len(set(values)) == 2 for values in zip(*(line["values"] for line in born), strict=True))
     assert {int(mask, 16) for line in born for mask in line["masks"]} == {0}
-    publish()
     ended = history.wait_for("end")[0]["pid"]
-    assert ended in {line["pid"] for line in born}
+    assert ended in {line["pid"] for line in history.lines("born")}
+    assert "will be replaced: it uses" in tree.logged()
     assert Path(born[0]["folder"]).is_dir()
     assert tree.stop() == 0
     assert not Path(born[0]["folder"]).exists()
