@@ -59,21 +59,29 @@ def test_messages_come_in_lists(trees, send, history, store):
     assert tree.stop() == 0
 
 
-def test_a_list_has_messages_of_several_partitions_and_of_an_ordered_queue_one_of_each_key(
-    trees, mq_settings, publish, history
-):
-    options = {"default": {}, "batches": {"PARTITIONS": 4, "ORDERED": True}}
+def test_with_partitions_a_list_has_messages_of_several(trees, mq_settings, publish, history):
+    options = {"default": {}, "batches": {"PARTITIONS": 4}}
     mq_settings(QUEUES=options)
-    keys = {publish(name="lingering", queue="batches", key=f"key-{n % 15}"): n % 15 for n in range(30)}
-    tree = trees("--processes", "1", "--threads", "2", QUEUES=options)
+    ids = [publish(name="lingering", queue="batches") for _ in range(60)]
+    tree = trees("--processes", "1", "--threads", "1", QUEUES=options)
+    wait_until(lambda: handled(history, ids))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    # The id ends with the number of the partition.
+    assert any(len({each.rpartition(".")[2] for each in call["ids"]}) > 1 for call in history.lines("call"))
+    assert tree.stop() == 0
+
+
+def test_in_an_ordered_queue_a_list_has_one_message_of_each_key(trees, mq_settings, publish, history):
+    options = {"default": {}, "batches": {"ORDERED": True}}
+    mq_settings(QUEUES=options)
+    keys = {publish(name="many", queue="batches", key=f"key-{number % 5}"): number % 5 for number in range(40)}
+    tree = trees("--processes", "1", QUEUES=options)
     wait_until(lambda: handled(history, keys))
     assert history.counts() == dict.fromkeys(keys, 1)
     for call in history.lines("call"):
         assert len({keys[each] for each in call["ids"]}) == len(call["ids"])
-    # The id ends with the number of the partition.
-    assert any(len({each.rpartition(".")[2] for each in call["ids"]}) > 1 for call in history.lines("call"))
     ran = [line["id"] for line in history.lines("effect")]
-    for key in range(15):
+    for key in range(5):
         assert [each for each in ran if keys[each] == key] == [each for each in keys if keys[each] == key]
     assert tree.stop() == 0
 
