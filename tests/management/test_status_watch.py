@@ -1,5 +1,6 @@
 """`manage.py mq status --watch`: on a terminal, and without one."""
 
+import io
 import os
 import pty
 import re
@@ -16,6 +17,7 @@ import pytest
 from django.core.management import call_command
 
 from mq_django.core.texts import escape
+from mq_django.management.commands.mq import Command
 from mq_django.management.queue_verbs import LEAVE
 from tests.management.test_mq import refusal
 from tests.seeding import bury_many, publish
@@ -127,24 +129,20 @@ FULL = "CommandError: Cannot write the output: No space left on device"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
-@pytest.mark.parametrize("buffered", ["", "1"])
-def test_an_output_that_cannot_be_written_ends_any_verb_with_a_sentence(where, buffered):
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_an_output_that_cannot_be_written_ends_any_verb_with_a_sentence(is_buffered, monkeypatch):
     publish("emails", "welcome", 1)
-    command = [sys.executable, "-c", PROGRAM, *where]
-    for verb in ("status", "find", "export"):
-        with Path("/dev/full").open("wb") as full:
-            done = subprocess.run(
-                [*command, verb, *([] if verb == "status" else ["emails", "--state", "ready"])],
-                stdout=full,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONUNBUFFERED": buffered},
-                check=False,
-                timeout=280,
-            )
-        assert (done.returncode, done.stderr.decode().splitlines()) == (1, [FULL])
+    for verb in (["status"], ["find", "emails", "--state", "ready"], ["export", "emails", "--state", "ready"]):
+        device = io.FileIO("/dev/full", "w")
+        full = io.TextIOWrapper(io.BufferedWriter(device) if is_buffered else device, write_through=not is_buffered)
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit, match=f"^{FULL}$"):
+            Command().run_from_argv(["manage.py", "mq", *verb])
+        # As the interpreter does at its end, which would print an error.
+        full.close()
 
 
-def test_an_output_that_is_closed_from_the_start_ends_any_verb_with_a_sentence(where):
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", PROGRAM, *where, "status"]
-    done = subprocess.run(command, stderr=subprocess.PIPE, check=False, timeout=280)
-    assert (done.returncode, done.stderr.decode()) == (1, "CommandError: The output is closed.\n")
+def test_an_output_that_is_closed_from_the_start_ends_any_verb_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit, match=r"^CommandError: The output is closed\.$"):
+        Command().run_from_argv(["manage.py", "mq", "status"])
