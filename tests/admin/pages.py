@@ -274,7 +274,8 @@ def world() -> None:
 def every_visit() -> Iterator[Visit]:
     """Yield all visits, each in a world that has what it is about: it is made anew for what names a part of it."""
     world()
-    for visit in LOOKS + POSTS:
+    # Questions come before anything is done.
+    for visit in LOOKS + sorted(POSTS, key=lambda visit: "confirmed" in visit.fields):
         if "confirmed" in visit.fields:
             actions.resume_all()
             if "{" in visit.path or visit.name == "unsubscribe":
