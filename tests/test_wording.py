@@ -70,6 +70,7 @@ PHRASES = [
     *(r"(?m:(?:^|\. )Of (?:a|an|the|such|each)\b)", r"\bof that\b", r"\bthose of\b", r"\bthat one\b", r"in the dark\b"),
     *(r"\bthe most (?:bytes|messages|seconds|entries)\b", r"\bthe \w+ of the \w+ of the \w+ of\b"),
 ]
+PROSE = re.compile(r'(?<!\w)"""(?s:.*?)"""|^ *#.*$|  # .*$', re.MULTILINE)
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
@@ -88,8 +89,8 @@ def parts(name: str) -> set[str]:
 def names(path: Path, text: str) -> set[str]:
     """Return the names of the list in the name of a file, and in what its code names."""
     found = NAMES.intersection(path.stem.split("_"))
-    # Most files have none of the words at all, and need not be parsed.
-    if path.suffix == ".py" and not NAMES.isdisjoint(parts(text)):
+    # Most files have none of the words outside of docstrings and comments, and need not be parsed.
+    if path.suffix == ".py" and not NAMES.isdisjoint(parts(PROSE.sub("", text))):
         named = {getattr(node, field, None) or "" for _, node in nodes_of([path], ast.AST) for field in NAMING}
         found |= NAMES & parts(" ".join(named))
     return found

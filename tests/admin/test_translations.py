@@ -16,6 +16,7 @@ from django.utils.translation import override
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE
 from tests.catalogues import LANGUAGES, PACKAGE, catalogue_of, extract, untranslated
+from tests.syntax_trees import nodes_of
 
 #: Of a project that has the language in its addresses.
 urlpatterns = i18n_patterns(path("admin/", admin.site.urls))
@@ -70,18 +71,66 @@ def placed(text):
     return {*re.findall(r"%\(\w+\)[sd]|%%|<[^>]+>", text)}
 
 
-def test_gettext_finds_each_text_in_the_code():
+@pytest.fixture(scope="module")
+def nodes():
+    """Return what the code has of imports, calls and formatted strings, each with the path of its module."""
+    return nodes_of(sorted(PACKAGE.rglob("*.py")), ast.ImportFrom, ast.JoinedStr, ast.Call)
+
+
+def called(node):
+    return getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+
+
+def test_gettext_finds_each_text_in_the_code(nodes):
     """It finds neither those in formatted strings nor those of functions with names of our own."""
     hidden, names = list[tuple[str, str]](), {"_", "override", "get_language", "activate"}
     names |= {f"{kind}{lazy}" for kind in ("gettext", "ngettext", "pgettext", "npgettext") for lazy in ("", "_lazy")}
-    for module in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "django.utils.translation":
-                hidden += [(module.name, each.asname) for each in node.names if (each.asname or each.name) not in names]
-            if isinstance(node, ast.JoinedStr):
-                calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
-                hidden += [(module.name, each.id) for each in calls if getattr(each, "id", "") in ("_", "ngettext")]
+    for module, node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module == "django.utils.translation":
+            hidden += [(module.name, each.asname) for each in node.names if (each.asname or each.name) not in names]
+        if isinstance(node, ast.JoinedStr):
+            hidden += [(module.name, called(each)) for each in ast.walk(node) if called(each) in ("_", "ngettext")]
     assert hidden == []
+
+
+#: Texts with a count and without plural forms: the noun is a unit, or there is none.
+ALLOWED = {
+    "%(count)s %%",
+    "%(count)s KiB",
+    "%(count)s d",
+    "%(count)s h",
+    "%(count)s in %(time)s",
+    "%(count)s min",
+    "%(count)s more",
+    "%(count)s ms",
+    "%(count)s of %(total)s",
+    "%(count)s of %(total)s paused",
+    "%(count)s s",
+    "%(count)s/h",
+    "%(count)s/min",
+    "%(count)s/s",
+    "Examples: %(shown)s of %(count)s",
+    "Handled in the last %(minutes)s minutes: %(count)s",
+    "Published in the last %(minutes)s minutes: %(count)s",
+    "Scanned %(scanned)s, %(count)s/s, about %(time)s left.",
+    "and %(count)s more",
+    "at least %(count)s",
+    "more than %(count)s",
+    "not started: %(count)s",
+    "not started: %(count)s, oldest: %(time)s",
+    "over %(count)s",
+    "set aside: %(count)s",
+}
+
+
+def test_texts_with_counts_have_plural_forms(nodes):
+    without = [
+        (module.name, node.args[0]) for module, node in nodes if called(node) in ("_", "gettext_lazy") and node.args
+    ]
+    texts = [(text.value, module) for module, text in without if isinstance(text, ast.Constant)]
+    found = {(text, module) for text, module in texts if "%(count)s" in text}
+    assert {each for each in found if each[0] not in ALLOWED} == set()
+    assert ALLOWED - {text for text, _ in found} == set()
 
 
 @pytest.mark.django_db(databases="__all__")
