@@ -56,17 +56,15 @@ def test_the_page_counts_what_waits_and_lists_what_was_set_aside(operator):
 
 def test_the_page_shows_rows_with_values_that_nobody_writes(operator):
     """SQLite stores text in columns of numbers, too."""
+    numbers = ("part", "parts", "size", "due_ms", "published_ms", "failed_ms")
+    texts = ("destination", "message_id", "name", "key", "body", "error")
+    written = [(columns, value) for columns in (numbers, ("batch",)) for value in ("x", -1, 2**62)]
     odd = []
-    for column in ("part", "parts", "batch", "size", "due_ms", "published_ms", "failed_ms"):
-        for value in ("x", -1, 2**62):
-            for row in (outbox_row(message_id="odd"), set_aside_row(message_id="odd")):
-                with connection.cursor() as cursor:
-                    cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [value, row.pk])
-                odd.append(row)
-    for column in ("destination", "message_id", "name", "key", "body", "error"):
+    for columns, value in [*written, (texts, b"\xff<b>")]:
         for row in (outbox_row(message_id="odd"), set_aside_row(message_id="odd")):
+            values = ", ".join(f"{column} = %s" for column in columns)
             with connection.cursor() as cursor:
-                cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [b"\xff<b>", row.pk])
+                cursor.execute(f"UPDATE mq_django_outbox SET {values} WHERE id = %s", [*[value] * len(columns), row.pk])
             odd.append(row)
     OutboxState.objects.create(destination="emails", problem="stopped")
     with connection.cursor() as cursor:
