@@ -235,11 +235,11 @@ def namespace(redis_client: redis.Redis) -> Iterator[str]:
     # Every key of a namespace starts with it, some inside a hash tag; so do namespaces that are made of it.
     starts = (name.encode(), b"{" + name.encode())
     keys = [key for key in redis_client.scan_iter(match=f"*{name}*", count=1000) if key.startswith(starts)]
+    if isinstance(redis_client, redis.RedisCluster):
+        for key in keys:
+            redis_client.delete(key)
+        return
     for start in range(0, len(keys), 500):
-        if isinstance(redis_client, redis.RedisCluster):
-            for key in keys[start : start + 500]:
-                redis_client.delete(key)
-            continue
         redis_client.delete(*keys[start : start + 500])
 
 

@@ -77,7 +77,7 @@ def configured(entries, mq):
 
 @pytest.fixture(params=["decorated", "configured"])
 def trigger(request):
-    """Make a trigger, in each of the two forms: what a test says of one holds for both."""
+    """Make a trigger, in each of the two forms, for what each of them is given: what becomes of it is the same."""
     return request.getfixturevalue(request.param)
 
 
@@ -124,14 +124,14 @@ def test_the_decorator_gives_the_task_back(decorated):
     assert decorated(post_save, sender=Cart) is tasks.note
 
 
-def test_a_pk_that_is_no_integer_is_text(trigger):
-    trigger(post_save, sender=Ticket)
+def test_a_pk_that_is_no_integer_is_text(decorated):
+    decorated(post_save, sender=Ticket)
     ticket = Ticket.objects.create(id=uuid.UUID(int=7))
     assert ran() == [(str(ticket.pk),)]
 
 
-def test_a_deleted_instance_still_has_its_pk(trigger):
-    trigger(post_delete, sender=Cart)
+def test_a_deleted_instance_still_has_its_pk(decorated):
+    decorated(post_delete, sender=Cart)
     cart = Cart.objects.create()
     pk = cart.pk
     with transaction.atomic():
@@ -145,8 +145,8 @@ def test_args_can_be_made_by_a_function_of_what_it_names(trigger):
     assert ran() == [("ada", True)]
 
 
-def test_args_can_be_made_by_a_function_of_everything(trigger):
-    trigger(post_save, sender=Cart, args=lambda **given: sorted(given))
+def test_args_can_be_made_by_a_function_of_everything(decorated):
+    decorated(post_save, sender=Cart, args=lambda **given: sorted(given))
     Cart.objects.create()
     assert ran() == [("created", "instance", "raw", "sender", "signal", "update_fields", "using")]
 
@@ -175,8 +175,8 @@ def test_when_decides(trigger):
     assert len(ran()) == 1
 
 
-def test_a_fixture_enqueues_nothing(trigger):
-    trigger(post_save, sender=Cart)
+def test_a_fixture_enqueues_nothing(decorated):
+    decorated(post_save, sender=Cart)
     text = serializers.serialize("json", [Cart(pk=5, owner="ada", changed_at=timezone.now())])
     for loaded in serializers.deserialize("json", text):
         loaded.save()
@@ -187,9 +187,9 @@ def test_a_fixture_enqueues_nothing(trigger):
 # when
 
 
-def test_a_rollback_takes_it_back(trigger, redis_client, namespace):
-    trigger(post_save, sender=Cart)
-    trigger(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}")
+def test_a_rollback_takes_it_back(decorated, redis_client, namespace):
+    decorated(post_save, sender=Cart)
+    decorated(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}")
     with transaction.atomic():
         with transaction.atomic():
             Cart.objects.create()
@@ -198,8 +198,8 @@ def test_a_rollback_takes_it_back(trigger, redis_client, namespace):
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
-def test_the_commit_is_that_of_the_instances_database(trigger):
-    trigger(post_save, sender=Cart)
+def test_the_commit_is_that_of_the_instances_database(decorated):
+    decorated(post_save, sender=Cart)
     with transaction.atomic(using="default"):
         Cart.objects.using("other").create()
         assert len(ran()) == 1
@@ -209,8 +209,8 @@ def test_the_commit_is_that_of_the_instances_database(trigger):
     assert len(ran()) == 1
 
 
-def test_a_signal_without_a_database_is_about_its_instances(trigger):
-    trigger(paid, args=[])
+def test_a_signal_without_a_database_is_about_its_instances(decorated):
+    decorated(paid, args=[])
     cart = Cart.objects.using("other").create()
     with transaction.atomic(using="other"):
         paid.send("shop", instance=cart)
@@ -218,8 +218,8 @@ def test_a_signal_without_a_database_is_about_its_instances(trigger):
     assert len(ran()) == 1
 
 
-def test_a_signal_that_says_no_database_is_about_the_default(trigger):
-    trigger(paid, args=[])
+def test_a_signal_that_says_no_database_is_about_the_default(decorated):
+    decorated(paid, args=[])
     with transaction.atomic():
         paid.send("shop", using="telephone")
         assert ran() == []
@@ -236,8 +236,8 @@ def test_the_options_of_the_task_stay(trigger):
 # unique, cancel_on
 
 
-def test_a_debounce_keeps_the_last(trigger, waiting):
-    trigger(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}", args=["{instance.owner}"])
+def test_a_debounce_keeps_the_last(decorated, waiting):
+    decorated(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}", args=["{instance.owner}"])
     cart = Cart.objects.create(owner="ada")
     cart.owner = "bob"
     cart.save()
@@ -286,8 +286,8 @@ def test_a_receiver_that_nobody_else_holds_stays(redis_client):
     assert ran() == [(5,)]
 
 
-def test_a_key_is_made_when_the_signal_fires(trigger, waiting):
-    trigger(post_delete, sender=Cart, delay=HOUR, unique="gone:{instance.pk}")
+def test_a_key_is_made_when_the_signal_fires(decorated, waiting):
+    decorated(post_delete, sender=Cart, delay=HOUR, unique="gone:{instance.pk}")
     cart = Cart.objects.create()
     pk = cart.pk
     with transaction.atomic():
@@ -317,8 +317,8 @@ def test_a_dead_mans_switch(trigger, waiting):
 # what fails
 
 
-def test_a_none_in_a_key_is_logged_and_the_save_goes_on(trigger, waiting, caplog):
-    trigger(post_save, sender=Order, delay=HOUR, unique="cart:{instance.cart_id}")
+def test_a_none_in_a_key_is_logged_and_the_save_goes_on(decorated, waiting, caplog):
+    decorated(post_save, sender=Order, delay=HOUR, unique="cart:{instance.cart_id}")
     Order.objects.create()
     assert Order.objects.count() == 1
     assert waiting() == []
@@ -344,8 +344,8 @@ def test_an_error_in_a_users_function_is_logged(trigger, caplog):
         assert [r.levelno for r in caplog.records if r.name == "mq_django.triggers"] == [logging.ERROR] * number
 
 
-def test_redis_away_is_logged_and_the_save_goes_on(trigger, mq, caplog):
-    trigger(post_save, sender=Cart)
+def test_redis_away_is_logged_and_the_save_goes_on(decorated, mq, caplog):
+    decorated(post_save, sender=Cart)
     mq(CONNECTION="redis://127.0.0.1:1/0")
     Cart.objects.create()
     with transaction.atomic():
@@ -362,14 +362,14 @@ def test_strict_raises_from_the_commit(trigger, mq):
     assert Cart.objects.count() == 1
 
 
-def test_a_signal_without_an_instance_needs_args(trigger):
-    trigger(paid, strict=True)
+def test_a_signal_without_an_instance_needs_args(decorated):
+    decorated(paid, strict=True)
     with pytest.raises(InvalidMessage, match="args="):
         paid.send("shop", amount=5)
 
 
-def test_a_pk_that_is_not_there_yet_is_an_error(trigger):
-    trigger(pre_save, sender=Cart, strict=True)
+def test_a_pk_that_is_not_there_yet_is_an_error(decorated):
+    decorated(pre_save, sender=Cart, strict=True)
     with pytest.raises(InvalidMessage, match="pk"):
         Cart().save()
 
@@ -425,8 +425,8 @@ def test_several_senders(trigger):
     assert len(ran()) == 2
 
 
-def test_an_abstract_sender_is_all_that_inherit_from_it(trigger):
-    trigger(post_save, sender=Dated)
+def test_an_abstract_sender_is_all_that_inherit_from_it(decorated):
+    decorated(post_save, sender=Dated)
     Cart.objects.create()
     GiftCart.objects.create()
     Order.objects.create()
@@ -434,14 +434,14 @@ def test_an_abstract_sender_is_all_that_inherit_from_it(trigger):
     assert len(ran()) == 3
 
 
-def test_a_model_is_its_proxies_too(trigger):
-    trigger(post_save, sender=Cart)
+def test_a_model_is_its_proxies_too(decorated):
+    decorated(post_save, sender=Cart)
     GiftCart.objects.create()
     assert len(ran()) == 1
 
 
-def test_a_proxy_is_only_itself(trigger):
-    trigger(post_save, sender=GiftCart)
+def test_a_proxy_is_only_itself(decorated):
+    decorated(post_save, sender=GiftCart)
     Cart.objects.create()
     assert ran() == []
     GiftCart.objects.create()
