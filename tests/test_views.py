@@ -114,11 +114,11 @@ def test_a_browser_goes_on_where_it_was_and_stops_at_the_end(writer):
     assert get(**{"Last-Event-ID": end}).status_code == 204
 
 
-@pytest.mark.parametrize("after", ["x", "<script>", "1", "1-", f"{2**64}-1", "1-1\0"])
-def test_an_id_of_no_chunk_is_refused(after):
-    for response in (get(query={"after": after}), get(**{"Last-Event-ID": after})):
-        assert (response.status_code, response["Content-Type"]) == (400, "text/plain")
-        assert after not in response.content.decode()
+def test_an_id_of_no_chunk_is_refused():
+    for after in ("x", "<script>", "1", "1-", f"{2**64}-1", "1-1\0"):
+        for response in (get(query={"after": after}), get(**{"Last-Event-ID": after})):
+            assert (response.status_code, response["Content-Type"]) == (400, "text/plain")
+            assert after not in response.content.decode()
 
 
 def test_an_id_of_no_message_is_refused():
@@ -155,10 +155,10 @@ def test_the_permission_gets_the_request_and_the_id(writer):
         get(may_read=hide)
 
 
-@pytest.mark.parametrize("method", ["post", "head", "put", "delete", "options"])
-def test_only_get_is_answered(method):
-    request = getattr(RequestFactory(), method)("/")
-    assert message_stream(request, "m1", may_read=everybody, queue="default").status_code == 405
+def test_only_get_is_answered():
+    for method in ("post", "head", "put", "delete", "options"):
+        request = getattr(RequestFactory(), method)("/")
+        assert message_stream(request, "m1", may_read=everybody, queue="default").status_code == 405
 
 
 def test_a_queue_without_streams_is_an_error_of_the_project():

@@ -232,11 +232,10 @@ def test_a_file_has_a_line_for_each_step_or_row_and_no_formula(operator):
     assert [(row["name"], row["handled"]) for row in csv.DictReader(rows.splitlines())] == [("'=cmd()", "3")]
 
 
-@pytest.mark.parametrize(
-    "query", ["?queue=nope", "?from=5&to=4", "?from=yesterday", "?from=99999-01-01T00:00", "?to=9" + "9" * 400]
-)
-def test_what_cannot_be_shown_is_said(operator, query):
-    assert operator.get(f"{PAGE}{query}").status_code == 400
+def test_what_cannot_be_shown_is_said(operator):
+    odd = ("?queue=nope", "?from=5&to=4", "?from=yesterday", "?from=99999-01-01T00:00", "?to=9" + "9" * 400)
+    for query in odd:
+        assert operator.get(f"{PAGE}{query}").status_code == 400, query
 
 
 def test_odd_times_are_bounded(operator):

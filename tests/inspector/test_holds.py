@@ -26,9 +26,13 @@ FORMS = {
 }
 
 
-@pytest.fixture(params=FORMS)
+#: Where messages wait, or go on, differs with the form of the queue.
+of_each_form = pytest.mark.parametrize("queue", FORMS, indirect=True)
+
+
+@pytest.fixture
 def queue(request, mq_settings):
-    mq_settings(QUEUES={"emails": FORMS[request.param]})
+    mq_settings(QUEUES={"emails": FORMS[getattr(request, "param", "stream")]})
     return "emails"
 
 
@@ -46,6 +50,7 @@ def counts(queue):
     return view.depth, view.parked
 
 
+@of_each_form
 def test_the_messages_of_a_name_wait_until_the_hold_ends(queue, seen):
     for number in range(3):
         publish(queue, "receipt", number, key=f"c{number}")
@@ -66,6 +71,7 @@ def test_the_messages_of_a_name_wait_until_the_hold_ends(queue, seen):
     assert holds(queue) == ()
 
 
+@of_each_form
 def test_the_messages_of_a_key_wait_until_the_hold_ends(queue, seen):
     for number in range(3):
         publish(queue, "receipt", number, key="c1")
@@ -112,6 +118,7 @@ def test_a_partition_is_held_with_the_others(mq_settings):
     assert end_hold("emails.0", name="receipt")
 
 
+@of_each_form
 def test_a_message_that_is_parked_after_its_hold_has_ended_goes_on(queue, seen):
     hold(queue, name="receipt")
     publish(queue, "receipt", 1, key="c")

@@ -40,8 +40,8 @@ def test_the_history_and_the_job_tell_nobody_what_was_looked_for(operator, viewe
     assert "C-9999" not in job
 
 
-@pytest.mark.parametrize("odd", ["%22open", "x%3D", "%22%22", "a+" * 30, "a" + ".a" * 40 + "%3D1"])
-def test_an_odd_one_is_a_sentence(operator, odd):
-    response = operator.get(f"{BASE}emails/dead/?data={odd}")
-    assert response.status_code == 400
-    assert "cannot be looked for in data" in main_of(response)
+def test_an_odd_one_is_a_sentence(operator):
+    for odd in ("%22open", "x%3D", "%22%22", "a+" * 30, "a" + ".a" * 40 + "%3D1"):
+        response = operator.get(f"{BASE}emails/dead/?data={odd}")
+        assert response.status_code == 400
+        assert "cannot be looked for in data" in main_of(response)

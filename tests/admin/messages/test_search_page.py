@@ -156,20 +156,16 @@ def test_who_may_not_see_data_neither_searches_it_nor_counts(log_in, operator):
     assert ask(operator, "C-9999").context["step"]["count"] == 2
 
 
-@pytest.mark.parametrize(
-    "odd", ['"open', "foo:bar", "name:", "name:a name:b", "state:x", "queue:x", "since:x", "x=", "error:a state:ready"]
-)
-def test_an_odd_query_is_a_sentence_and_nothing_is_read(operator, odd):
+def test_an_odd_query_is_a_sentence_and_nothing_is_read(operator):
+    """Which are odd is a matter of `inspector.search`."""
     for path in ("find/", "find.json"):
-        response = operator.get(f"{BASE}{path}", {"q": odd})
+        response = operator.get(f"{BASE}{path}", {"q": "name:a name:b"})
         assert response.status_code == 400
         assert response.templates[0].name.endswith("refused.html")
 
 
-@pytest.mark.parametrize(
-    "query", ["q=a&after=x%00&seen=-1&found=9e9", "q=a&after=3+log+x+", "q=%00", "q=" + "a" * 2000]
-)
-def test_an_odd_address_is_harmless(operator, query):
-    for path in ("find/", "find.json"):
-        assert operator.get(f"{BASE}{path}?{query}").status_code in (200, 400)
+def test_an_odd_address_is_harmless(operator):
+    for query in ("q=a&after=x%00&seen=-1&found=9e9", "q=a&after=3+log+x+", "q=%00", "q=" + "a" * 2000):
+        for path in ("find/", "find.json"):
+            assert operator.get(f"{BASE}{path}?{query}").status_code in (200, 400)
     assert operator.get(f"{BASE}find.json").status_code == 400

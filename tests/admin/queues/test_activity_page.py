@@ -95,9 +95,9 @@ def test_it_is_filtered_and_read_page_by_page(viewer, monkeypatch):
     assert len(seen) == 6
 
 
-@pytest.mark.parametrize("query", ["?verb=explode", "?source=moon", "?from=soon", "?after=x", "?odd=1", "?who=a&who=b"])
-def test_a_filter_that_cannot_be_applied_is_refused(viewer, query):
-    assert viewer.get(PAGE + query).status_code == 400
+def test_a_filter_that_cannot_be_applied_is_refused(viewer):
+    for query in ("?verb=explode", "?source=moon", "?from=soon", "?after=x", "?odd=1", "?who=a&who=b"):
+        assert viewer.get(PAGE + query).status_code == 400, query
 
 
 def test_each_undo_asks_as_the_action_itself_and_ends_exactly_that(operator):

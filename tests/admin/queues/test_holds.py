@@ -100,21 +100,18 @@ def test_the_page_of_a_message_leads_to_a_hold_of_its_name_or_key(operator, view
     assert "It is ready, and will be parked until then." in main_of(operator.get(listed["url"]))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_a_form_that_says_nothing_clear_is_shown_again(operator):
+    for given, said in (
         ({}, "Give a name or a key. To hold all messages, pause the queue."),
         ({"name": "a", "key": "b"}, "Give a name or a key, not both."),
         ({"name": "a", "span": "soon"}, "There is no such time."),
         ({"name": "a", "probe": "-1"}, "There is no such time."),
         ({"name": "a", "span": "4 h", "probe": "30"}, "A breaker closes when a probe is handled"),
         ({"name": "x" * 300}, "Nothing has the name"),
-    ],
-)
-def test_a_form_that_says_nothing_clear_is_shown_again(operator, given, said):
-    response = operator.post(f"{BASE}emails/hold/", {"reason": "the printer", **given, **YES})
-    assert said in response.content.decode()
-    assert 'value="the printer"' in main_of(response)
+    ):
+        response = operator.post(f"{BASE}emails/hold/", {"reason": "the printer", **given, **YES})
+        assert said in response.content.decode()
+        assert 'value="the printer"' in main_of(response)
     assert holds.holds("emails") == ()
 
 
