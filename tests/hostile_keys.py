@@ -176,6 +176,15 @@ LAST_ENTRIES: dict[str, LookupState] = {
     ),
 }
 
+OF_QUEUES = OF_STREAMS | LAST_ENTRIES
+
+
+def in_few_queues() -> dict[str, list[str]]:
+    """Return the names of all places for queues: three for each, of which none is written over by another."""
+    names, third = [*OF_QUEUES], -(-len(OF_QUEUES) // 3)
+    return {f"q{number}": names[number::third] for number in range(third)}
+
+
 #: What is done to a queue in RSMQ's format.
 OF_RSMQ: dict[str, LookupState] = {
     name: place

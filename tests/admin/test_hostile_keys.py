@@ -14,11 +14,10 @@ from mq_django.rsmq import RSMQ
 from tests import on_cluster
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, VISITS, is_answered, world
-from tests.hostile_keys import LAST, LAST_ENTRIES, OF_RSMQ, OF_STREAMS, topic_log
+from tests.hostile_keys import LAST, OF_QUEUES, OF_RSMQ, in_few_queues, topic_log
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
-PLACES = OF_STREAMS | LAST_ENTRIES
 #: The date of the last moments that there are is one more year away there.
 ZONES = ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago")
 
@@ -60,13 +59,11 @@ OF_ONE_QUEUE = [
 
 
 def test_no_page_fails(operator, redis_client, mq_settings):
-    """With three places in each queue, of which none is written over by another."""
-    names, third = [*PLACES], -(-len(PLACES) // 3)
-    queues = {f"q{number}": names[number::third] for number in range(third)}
+    queues = in_few_queues()
     mq_settings(QUEUES={queue: {} for queue in queues})
     for queue, places in queues.items():
         for place in places:
-            PLACES[place](redis_client, get_config().queue(queue).keys)
+            OF_QUEUES[place](redis_client, get_config().queue(queue).keys)
     failed = {}
     with timezone.override("Pacific/Kiritimati"):
         for queue, places in queues.items():
@@ -81,7 +78,7 @@ def test_no_page_fails(operator, redis_client, mq_settings):
 @pytest.mark.parametrize("queue", ["emails", "orders:billing"])
 def test_no_page_fails_with_nonsense_everywhere(operator, redis_client, queue):
     world()
-    for place in PLACES.values():
+    for place in OF_QUEUES.values():
         place(redis_client, get_config().queue(queue).keys)
     # Pages of all queues read a group as any other of them.
     looks = LOOKS if queue == "emails" else [*OF_ONE_QUEUE, *(visit for visit in LOOKS if visit.path in OF_ALL)]
@@ -92,8 +89,8 @@ def test_no_page_fails_with_nonsense_everywhere(operator, redis_client, queue):
 def test_no_page_of_a_topic_fails(operator, redis_client):
     world()
     topic_log(redis_client, get_config().queue("orders:billing").keys)
-    PLACES["control"](redis_client, get_config().topic("orders").keys)
-    PLACES["counters"](redis_client, get_config().topic("orders").keys)
+    OF_QUEUES["control"](redis_client, get_config().topic("orders").keys)
+    OF_QUEUES["counters"](redis_client, get_config().topic("orders").keys)
     looks = [visit for visit in LOOKS if "orders" in visit.path or visit.path in OF_ALL]
     assert look_at_all(operator, looks) == {}
 
@@ -162,7 +159,7 @@ def test_an_export_has_every_dead_letter(operator, redis_client):
     world()
     keys = get_config().queue("emails").keys
     for place in ("a dead letter with infinite data", "a dead letter with deep data", "numbers of a dead letter"):
-        PLACES[place](redis_client, keys)
+        OF_QUEUES[place](redis_client, keys)
     world()
     lines = read(operator.get(f"{BASE}emails/dead/export/")).decode().splitlines()
     assert len(lines) == redis_client.xlen(keys.dead) == 5
@@ -174,7 +171,7 @@ def test_an_export_has_every_dead_letter(operator, redis_client):
 
 def test_a_dead_letter_with_deep_data_can_be_edited(operator, redis_client):
     keys = get_config().queue("emails").keys
-    PLACES["a dead letter with deep data"](redis_client, keys)
+    OF_QUEUES["a dead letter with deep data"](redis_client, keys)
     ((entry, _),) = redis_client.xrange(keys.dead)
     address = f"{BASE}emails/message/dead/{entry.decode()}/"
     assert operator.get(address).status_code == 200

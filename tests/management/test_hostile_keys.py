@@ -3,13 +3,11 @@
 import pytest
 
 from mq_django.conf import get_config
-from tests.hostile_keys import LAST_ENTRIES, OF_STREAMS, topic_log
+from tests.hostile_keys import OF_QUEUES, in_few_queues, topic_log
 from tests.management.test_mq import mq
 from tests.seeding import bury, publish
 
-STATES = OF_STREAMS | LAST_ENTRIES
-#: A queue for each place.
-QUEUES = {f"q{number}": place for number, place in enumerate(STATES)}
+QUEUES = in_few_queues()
 WAITING = ("ready", "delayed", "unhandled", "parked", "dead")
 
 OF_A_QUEUE = (
@@ -54,8 +52,9 @@ def get_job(queues):
 
 def test_every_look_answers(redis_client, mq_settings):
     mq_settings(QUEUES={queue: {} for queue in QUEUES}, TOPICS={"orders": {}})
-    for queue, place in QUEUES.items():
-        STATES[place](redis_client, get_config().queue(queue).keys)
+    for queue, places in QUEUES.items():
+        for place in places:
+            OF_QUEUES[place](redis_client, get_config().queue(queue).keys)
     assert get_job(QUEUES) == []
 
 
@@ -64,7 +63,7 @@ def test_every_look_answers_with_nonsense_everywhere(redis_client, mq_settings, 
     mq_settings(QUEUES={"default": {}, "emails": {}}, TOPICS={"orders": {}})
     publish("emails", "welcome", 1)
     bury("emails", "welcome", {"user": 7})
-    for place in STATES.values():
+    for place in OF_QUEUES.values():
         place(redis_client, get_config().queue(queue).keys)
     topic_log(redis_client, get_config().queue("orders:billing").keys)
     assert get_job([queue]) == []
