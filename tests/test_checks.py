@@ -86,9 +86,9 @@ def test_nothing_that_is_declared_reads_wrong_settings(found, subtests, monkeypa
     monkeypatch.setattr(registry, "_starts", dict(registry._starts))
     monkeypatch.setattr(registry, "_schedules", dict(registry._schedules))
     for wrong in ({"NAMESPACE": ""}, {"QUEUES": []}, {"NONE": 1}, {"SCHEDULES": {"a": {}}}):
+        assert "E001" in ids(found(**wrong))
         for name, declare in DECLARATIONS.items():
             with subtests.test(name, wrong=wrong):
-                assert "E001" in ids(found(**wrong))
                 declare()
 
 

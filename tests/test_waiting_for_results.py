@@ -468,22 +468,15 @@ def test_the_results_of_other_backends(settings):
         get_result("unknown")
 
 
-def test_a_timeout_that_cannot_be(subtests):
-    for timeout in [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)]:
-        with subtests.test(timeout=timeout), pytest.raises(InvalidWait, match="timeout must be"):
-            wait_result("some-id", timeout=timeout)
-
-
-def test_a_result_that_cannot_be(subtests):
-    for result in [None, "", 7, tasks.shout]:
-        with subtests.test(result=result), pytest.raises(InvalidWait, match="Give the result that enqueue"):
-            wait_result(result, timeout=1)
-
-
-def test_results_that_are_no_list(subtests):
-    for results in ["some-id", None, 7]:
-        with subtests.test(results=results), pytest.raises(InvalidWait, match="Give a list of results or ids"):
-            iter_results(results, timeout=1)
+def test_what_cannot_be_waited_for_is_refused(subtests):
+    timeouts = [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)]
+    for call, given, timeout, said in [
+        *((wait_result, "some-id", timeout, "timeout must be") for timeout in timeouts),
+        *((wait_result, result, 1, "Give the result that enqueue") for result in (None, "", 7, tasks.shout)),
+        *((iter_results, results, 1, "Give a list of results or ids") for results in ("some-id", None, 7)),
+    ]:
+        with subtests.test(given=given, timeout=timeout), pytest.raises(InvalidWait, match=said):
+            call(given, timeout=timeout)
 
 
 def test_an_unknown_id_is_an_error_at_once():
