@@ -93,8 +93,7 @@ def lists(documented: str, error: str) -> bool:
     return any(re.search(rf"\b{base}\b", documented) for base in bases)
 
 
-@cache
-def raised(function: Callable[..., Any]) -> frozenset[str]:
+def raised(function: Callable[..., Any]) -> set[str]:
     """Return the errors of ours that a function raises, or one that it calls by its name or as its own method.
 
     Left out are what stands in a `try`, which may be caught, and in a lambda, which is called later.
@@ -102,16 +101,23 @@ def raised(function: Callable[..., Any]) -> frozenset[str]:
     found: set[str] = set()
     waiting, seen = [function], {function}
     while waiting:
-        each = waiting.pop()
-        for node in _uncaught(ast.parse(textwrap.dedent(inspect.getsource(each)))):
-            if isinstance(node, ast.Raise) and node.exc is not None:
-                found |= {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)} & _ERRORS.keys()
-            elif isinstance(node, ast.Call):
-                called = _called(node.func, each, _owner(each))
-                if called is not None and called not in seen:
-                    seen.add(called)
-                    waiting.append(called)
-    return frozenset(found)
+        errors_of, called = _read(waiting.pop())
+        found |= errors_of
+        waiting += called - seen
+        seen |= called
+    return found
+
+
+@cache
+def _read(function: Callable[..., Any]) -> tuple[set[str], set[Callable[..., Any]]]:
+    """Return the errors that a function itself raises, and the functions that it calls. Many call the same ones."""
+    found, called = set(), set()
+    for node in _uncaught(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            found |= {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)} & _ERRORS.keys()
+        elif isinstance(node, ast.Call):
+            called.add(_called(node.func, function, _owner(function)))
+    return found, called - {None}
 
 
 def _uncaught(node: ast.AST) -> Iterator[ast.AST]:
