@@ -1,7 +1,6 @@
 """Many dead letters: asked about once, done in the background, watched, cancelled."""
 
 import re
-from itertools import product
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -185,7 +184,8 @@ BROKEN = [
 def test_a_filter_that_cannot_be_applied_is_refused_and_never_selects_everything(operator):
     bury_many("emails", 3)
     accepted = []
-    for address, query in product((f"{DEAD}all/redrive/", f"{DEAD}all/delete/"), BROKEN):
+    # One view asks about both, and reads the filter first.
+    for address, query in [*((f"{DEAD}all/redrive/", each) for each in BROKEN), (f"{DEAD}all/delete/", BROKEN[0])]:
         answers = (
             operator.get(f"{address}?{query}"),
             operator.post(f"{address}?{query}", {"confirmed": "yes"}),
