@@ -175,9 +175,9 @@ def test_many_processes_that_do_not_end_are_waited_for_together(monkeypatch):
             return lambda *args: calls.append((name, self.pid, *args)) or True
 
     children = [Child(pid=1), Child(pid=2)]
-    monkeypatch.setattr("multiprocessing.process.active_children", lambda: children)
-    # As after the first process that a handler has started.
+    # As after the first process that a handler has started; and before the other name, which it would keep.
     import_module("multiprocessing.util")
+    monkeypatch.setattr("multiprocessing.process.active_children", lambda: children)
     processes.end_children(patience=0.0)
     ends = [("join", 0.0), ("is_alive",), ("kill",)]
     waits = [(name, pid, *args) for pid in (1, 2) for name, *args in ends]

@@ -44,7 +44,7 @@ def test_receivers_are_called_before_anything_is_fetched_and_before_handlers_are
 
 
 def test_a_process_leaves_when_it_has_handled_so_many_messages_uses_so_much_memory_or_cannot_go_on(child, subtests):
-    consumer = {"stuck": [], "settled": 5, "idle_seconds": 0.0}
+    consumer = {"stuck": [], "is_blocked": False, "settled": 5, "idle_seconds": 0.0}
     limits = {"max_messages": 0, "max_memory": 0, "drain": False}
     for options, said in [
         ({}, ""),
@@ -52,6 +52,7 @@ def test_a_process_leaves_when_it_has_handled_so_many_messages_uses_so_much_memo
         ({"max_messages": 5}, "it has handled 5 messages"),
         ({"max_memory": 1}, "it uses "),
         ({"stuck": ["fetcher is stuck for 31 s"]}, "it is stuck"),
+        ({"is_blocked": True}, "its event loop is blocked"),
         ({"idle_seconds": 3600.0}, "no messages are left to run alone"),
     ]:
         with subtests.test(options=options):
