@@ -28,7 +28,7 @@ _PUBLIC = {
     "message": "mq_django.testing.published",
 }
 
-__all__ = ["MQ", "MQTestMixin", "PrivateServer", "delivery", "including", "message"]
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
