@@ -13,9 +13,8 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import LIMITS, LimitChange, LimitName, Limits
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.texts import escape
-from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.problem_sentences import changed_limit
-from mq_django.management.terminal import Options, Terminal, VerbResult, confirm, table, user_name
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table, user_name
 from mq_django.stores.activity import Effect, Given, recorded
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.transport.connections import open_transport
@@ -55,15 +54,9 @@ def limit(options: Options, _: Terminal) -> VerbResult:
 
 def changed_row(change: LimitChange, limits: Limits) -> dict[str, Any]:
     """Return a changed limit of a queue with these limits in the settings."""
-    return {
-        "limit": change.limit,
-        "value": change.value,
-        "setting": str(getattr(limits, change.limit) or "none"),
-        "who": change.who or None,
-        "reason": change.reason or None,
-        "since": moment_text(change.since_ms),
-        "sentence": changed_limit(change, limits),
-    }
+    setting = str(getattr(limits, change.limit) or "none")
+    row = {**columns(change, "limit value"), "setting": setting, **columns(change, "who? reason? since_ms")}
+    return {**row, "sentence": changed_limit(change, limits)}
 
 
 #: Seconds between two looks at what handlers still hold.

@@ -153,9 +153,8 @@ def _running(process: ProcessView) -> list[dict[str, Any]]:
 
 
 def _fields(one: Stack) -> dict[str, Any]:
-    message = {"queue": one.queue or None, "id": one.id or None, "name": one.name or None}
     frames = [frame._asdict() for frame in one.frames]
-    return {"kind": one.kind, **message, "ms": one.ms, "frames": frames, "left_out": one.left_out, "others": one.others}
+    return {**columns(one, "kind queue? id? name? ms"), "frames": frames, **columns(one, "left_out others")}
 
 
 def _stack_lines(answer: Stacks) -> Iterator[str]:

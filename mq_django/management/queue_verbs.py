@@ -58,21 +58,11 @@ def limits(options: Options, _: Terminal) -> VerbResult:
     configs = [config.queue(name) for name in options["queues"] or sorted(config.queues)]
     limited = [found for found in configs if found.limits]
     uses, away = read_each(limited, lambda found: plans.limits(found.name, count=options["keys"]))
-    rows = [_limit_row(config.queue(name), use) for name, use in uses.items()]
+    rows = [_limit_row(config.queue(name), use) for name, use in uses.items() if use is not None]
     return with_away(rows, [*_lines(rows)], "No queue has limits.", away)
 
 
-def _limit_row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
-    if use is None:
-        return {
-            "queue": config.name,
-            "limits": [],
-            "changed": [],
-            "parked": 0,
-            "parked_keys": 0,
-            "keys": [],
-            "noisy": [],
-        }
+def _limit_row(config: QueueConfig, use: LimitUse) -> dict[str, Any]:
     found, noisy = use.limits, plans.noisiest(config.name) if use.parked else ()
     counts = [_count("concurrency", found.concurrency, use.concurrent), *_of_keys(found)]
     rates = [_rate("rate", found.rate, use.granted), _rate("rate of each key", found.key_rate)]
@@ -525,17 +515,7 @@ def _holds(queues: Sequence[str]) -> VerbResult:
 
 
 def _held(found: Hold) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "value": found.value or None,
-        "state": found.state,
-        "who": found.who or None,
-        "reason": found.reason or None,
-        "error": found.error or None,
-        "since": moment_text(found.since_ms),
-        "until": moment_text(found.until_ms),
-        "next_probe": moment_text(found.next_ms),
-    }
+    return columns(found, "kind value? state who? reason? error? since_ms until_ms next_probe=next_ms")
 
 
 def release(options: Options, _: Terminal) -> VerbResult:

@@ -95,14 +95,8 @@ def _override(status: ScheduleStatus) -> dict[str, Any] | None:
     found = status.override
     if found is None:
         return None
-    return {
-        "code": str(found.code),
-        "code_before": found.code_before,
-        "code_changed": found.is_outdated,
-        "by": found.set_by,
-        "at": moment_text(found.set_ms),
-        "reason": found.reason,
-    }
+    row = columns(found, "code_before code_changed=is_outdated by=set_by at=set_ms reason")
+    return {"code": str(found.code), **row}
 
 
 def create(options: Options, _: Terminal) -> VerbResult:
@@ -117,9 +111,8 @@ def change(options: Options, _: Terminal) -> VerbResult:
     changes: Any = {**_given(options), **dict.fromkeys(options["remove"] or ())}
     if not changes:
         raise CommandError("Give an option to change, or --remove.", returncode=2)
-    return VerbResult(
-        _row(schedules.update(options["name"], queue=options["queue"], by=user_name(), **changes)), ["changed"]
-    )
+    changed = schedules.update(options["name"], queue=options["queue"], by=user_name(), **changes)
+    return VerbResult(_row(changed), ["changed"])
 
 
 def _given(options: Options) -> Any:
@@ -151,10 +144,8 @@ def resume(options: Options, _: Terminal) -> VerbResult:
 
 def override(options: Options, _: Terminal) -> VerbResult:
     """Let a schedule in code or settings fire at other times until it is restored."""
-    reason = options["reason"] or ""
-    status = schedules.override(
-        options["name"], queue=options["queue"], by=user_name(), reason=reason, **_given(options)
-    )
+    about = {"queue": options["queue"], "by": user_name(), "reason": options["reason"] or ""}
+    status = schedules.override(options["name"], **about, **_given(options))
     following = moment_text(status.next_ms) or "none"
     return VerbResult(_row(status), [f"overridden: {status.when}. The next tick is {following}."])
 
