@@ -180,15 +180,13 @@ class _Reader:
     ) -> dict[str, TopicConfig]:
         found = {}
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
+            called = repr_of(name, 300)
+            where = f'MQ_DJANGO["TOPICS"][{called}]'
             if name in queues:
-                self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]',
-                    f"{repr_of(name, 300)} is the name of a queue and of a topic.",
-                    "Rename one of them.",
-                )
+                self.refuse(where, f"{called} is the name of a queue and of a topic.", "Rename one of them.")
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
             if found[name].keeps_rows:
-                where = f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]["OUTBOX"]'
+                where += '["OUTBOX"]'
                 message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
                 self.refuse(where, message, "Write True.")
         return found
@@ -200,23 +198,19 @@ class _Reader:
         config_of: Callable[[Mapping[Any, Any]], type[DeliveryOptions]],
         connection: str,
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
+        kind = what.lower()[:-1]
         for name, options in raw.items():
+            called = repr_of(name, 300)
+            where = f'MQ_DJANGO["{what}"][{called}]'
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
                 if other := dashed(name):
                     hint += f" Write {other!r}: a dot is for partitions, and each {kind} has an entry of its own."
-                self.refuse(
-                    f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
-                )
+                self.refuse(where, f"{called} is not a valid name of a {kind}.", hint)
             elif not isinstance(options, Mapping):
-                self.refuse(
-                    f"{where}[{repr_of(name, 300)}]",
-                    f"{where}[{repr_of(name, 300)}] must be a dict of options.",
-                    "Write {}.",
-                )
+                self.refuse(where, f"{where} must be a dict of options.", "Write {}.")
             else:
-                found = self.options(options, config_of(options), f"{where}[{repr_of(name, 300)}]")
+                found = self.options(options, config_of(options), where)
                 if found.get("connection") == connection:
                     # Named or not, it is the same server.
                     del found["connection"]
