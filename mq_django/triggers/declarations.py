@@ -49,17 +49,6 @@ class Enqueues(Protocol):
         """Publish a message that runs the task."""
 
 
-class Target(Protocol):
-    """A task or message that a trigger enqueues."""
-
-    @property
-    def queue(self) -> str:
-        """Return the name of the queue."""
-
-    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
-        """Publish a message with a signal's arguments and options of `Queue.publish`."""
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TaskTarget:
     """A task, and what makes its arguments: the value of `args=`, and the function that was made of it."""
@@ -70,11 +59,11 @@ class TaskTarget:
 
     @property
     def queue(self) -> str:
-        """See Target.queue."""
+        """Return the name of the queue."""
         return self.task.queue_name
 
     def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
-        """See Target.publish()."""
+        """Enqueue the task with a signal's arguments and options of `Queue.publish`."""
         args = self.args(arguments)
         task = self.task.using(**options)
         if isinstance(args, Mapping):
@@ -110,12 +99,16 @@ class MessageTarget:
     data: Callable[[Arguments], Any]
 
     def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
-        """See Target.publish()."""
+        """Publish the message with a signal's arguments and options of `Queue.publish`."""
         data = self.data(arguments)
         queues[self.queue].publish(self.name, data, **options)
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
+
+
+#: What a trigger enqueues.
+Target = TaskTarget | MessageTarget
 
 
 def mapping(value: Any) -> Callable[[Arguments], Any]:
