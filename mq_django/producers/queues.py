@@ -16,7 +16,6 @@ from mq_django.core.message_format import Priority
 from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, LookupState
 from mq_django.core.publication import Publication, publication, publications
 from mq_django.core.publish_checks import check_text, due, unknown_options
-from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.running_handler import Progress
 from mq_django.errors import InvalidMessage, NotSupported, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
@@ -129,11 +128,6 @@ _CANCEL_ROW = "mq_django.outbox.stored_rows.cancel_row"
 _RESCHEDULE_ROW = "mq_django.outbox.stored_rows.reschedule_row"
 
 
-def has_rows(config: DeliveryOptions) -> bool:
-    """Return whether messages of a queue may be in an outbox."""
-    return bool(config.outbox)
-
-
 class WaitingMessages(ProgressReader):
     """The methods of a queue that concern its waiting messages."""
 
@@ -188,7 +182,7 @@ class WaitingMessages(ProgressReader):
             raise NotSupported(self.config.keeps_running.format(config=self.config))
 
         using = using or current_database()
-        had_row = has_rows(self.config) and import_string(_CANCEL_ROW)(using, self.config, named)
+        had_row = self.config.outbox and import_string(_CANCEL_ROW)(using, self.config, named)
         if had_row and message_id is not None:
             return CancelResult.CANCELLED
 
@@ -238,7 +232,7 @@ class WaitingMessages(ProgressReader):
         delay_ms = None if delay_ms is None else math.ceil(delay_ms)
         new = {"delay_ms": delay_ms, "due_ms": due_ms}
         using = using or current_database()
-        had_row = has_rows(self.config) and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
+        had_row = self.config.outbox and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
         if had_row and message_id is not None:
             return CancelResult.RESCHEDULED
         found = self._ask(
@@ -265,7 +259,7 @@ class WaitingMessages(ProgressReader):
         """
         named = _named(message_id, unique)
         # Before Redis, to which a relay may publish it meanwhile.
-        row: Publication | None = import_string(FIND_ROW)(self.config, named) if has_rows(self.config) else None
+        row: Publication | None = import_string(FIND_ROW)(self.config, named) if self.config.outbox else None
         if row is None:
             return self._access(key).find(named)
         waits = Lookup(LookupState.OUTBOX, row.message, row.options.due_ms)

@@ -29,6 +29,7 @@ from mq_django.stores.activity import Effect, Given, for_undo, recorded
 from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses, version_of
 from mq_django.stores.schedules import MAX_SCHEDULES, RuntimeSchedules, Schedules, home_of
 from mq_django.transport.connections import Role, open_transport
+from mq_django.transport.sessions import Transport
 
 # Check a schedule when it is created or changed.
 
@@ -107,32 +108,29 @@ class ScheduleLookup:
         """
         names = [name for name, config in get_config().queues.items() if config.has_schedules]
         configs = [config_of(name) for name in (names if queue is None else [queue])]
-        return [
-            found
-            for config in configs
-            for found in statuses(config, open_transport(self._role, config.connection)).found
-        ]
+        return [found for config in configs for found in statuses(config, self._transport(config)).found]
 
     aget = asynchronous(get)
     aget_all = asynchronous(get_all)
 
+    def _transport(self, config: QueueConfig) -> Transport:
+        return open_transport(self._role, config.connection)
+
     def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
         check_partitions(config)
-        return RuntimeSchedules(config, open_transport(self._role, config.connection))
+        return RuntimeSchedules(config, self._transport(config))
 
     def _store(self, found: PlannedSchedule) -> Schedules:
         config = get_config().queue(found.home)
+        if found.origin is Origin.RUNTIME:
+            return self._runtime(config)
         check_partitions(config)
-        return (
-            self._runtime(config)
-            if found.origin is Origin.RUNTIME
-            else Schedules(config, open_transport(self._role, config.connection))
-        )
+        return Schedules(config, self._transport(config))
 
     def _find(self, config: QueueConfig, name: str) -> PlannedSchedule | None:
         if not is_named(name):
             return None
-        return next(iter(statuses(config, open_transport(self._role, config.connection), name=name).found), None)
+        return next(iter(statuses(config, self._transport(config), name=name).found), None)
 
     def _existing(self, config: QueueConfig, name: str) -> PlannedSchedule:
         found = self._find(config, name)
@@ -160,9 +158,7 @@ class ScheduleLookup:
                 return False
             if set_override(self._store(found), found, text, who=who):
                 return True
-        raise errors.ScheduleChanged(
-            f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(config.name)}"
-        )
+        raise _changed_by_others(config, name)
 
 
 def is_named(name: object) -> bool:
@@ -201,6 +197,11 @@ def origin_text(found: ScheduleStatus) -> str:
 def refuse_unknown(config: QueueConfig, name: str) -> NoReturn:
     """Raise UnknownSchedule."""
     raise errors.UnknownSchedule(f"Queue {config.name!r} has no schedule {repr_of(name, 300)}")
+
+
+def _changed_by_others(config: QueueConfig, name: str) -> errors.ScheduleChanged:
+    text = f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(config.name)}"
+    return errors.ScheduleChanged(text)
 
 
 def _tick_effect(given: Given, tick: datetime | None) -> Effect:
@@ -356,9 +357,7 @@ class ScheduleCollection(ScheduleLookup):
             if result == "DEFINED":
                 _keep(found, changed=version_of(definition))
                 return self.get(name, queue=queue)
-        raise errors.ScheduleChanged(
-            f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}"
-        )
+        raise _changed_by_others(config, name)
 
     @recorded("pause schedule", queue="queue", about="name", by="by")
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:

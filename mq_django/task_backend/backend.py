@@ -25,7 +25,6 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of
 from mq_django.discovery import import_declaring
-from mq_django.producers.queues import has_rows
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, InvalidTask, Task, task_backends
@@ -275,7 +274,7 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
     """Return a result in one of these queues and partitions, and its task, if this process has it."""
     transports = open_transports("produce", [queue.connection for queue in configs])
     found = find_result(transports, configs, result_id)
-    if found is None and any(map(has_rows, configs)):
+    if found is None and any(config.outbox for config in configs):
         waiting = result_in_outbox(result_id, configs)
         # A relay may have published the row meanwhile.
         found = find_result(transports, configs, result_id) or waiting

@@ -13,7 +13,7 @@ from mq_django.core import clock
 from mq_django.core.publication import Publication, publication, publications
 from mq_django.core.retries import SUCCESSFUL, Attempt
 from mq_django.errors import InvalidMessage
-from mq_django.producers.queues import FIND_ROW, has_rows, queues
+from mq_django.producers.queues import FIND_ROW, queues
 from mq_django.producers.sinks import choose_sink, send
 from mq_django.stores.results import Result, error_path
 from mq_django.task_backend.compat import AnyResult, AnyTask
@@ -140,12 +140,12 @@ def announce(signal: TaskSignal, sender: type, task: AnyTask, results: Sequence[
 def is_by_outbox(task: AnyTask) -> bool:
     """Return whether an outbox may have the messages of a task, so that their results do not exist yet."""
     chosen = _options(task).outbox
-    return has_rows(queues[task.queue_name].config) if chosen is None else chosen
+    return bool(queues[task.queue_name].config.outbox) if chosen is None else chosen
 
 
 def result_in_outbox(result_id: str, configs: Sequence[QueueConfig]) -> Result | None:
     """Return the result of a task whose message no relay has published yet; None if there is none."""
-    names = dict.fromkeys(config.public_name for config in configs if has_rows(config))
+    names = dict.fromkeys(config.public_name for config in configs if config.outbox)
     for config in [get_config().queue(name) for name in names]:
         row: Publication | None = import_string(FIND_ROW)(config, result_id)
         if row is not None:
