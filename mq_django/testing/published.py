@@ -20,7 +20,7 @@ from mq_django.core.publish_checks import due
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidMessage, TestKitError
 from mq_django.registry import ANY, Handler, find
-from mq_django.stores import open_log, open_store
+from mq_django.stores import open_publisher
 from mq_django.transport.connections import open_transport
 
 #: The most characters of a value in the text of a record.
@@ -358,12 +358,8 @@ class FunctionMessage:
 
     def publish(self) -> None:
         """Write the message to its queue or topic, without signals and middleware."""
-        topic, separator, _ = self.config.name.partition(GROUP_SEPARATOR)
-        transport = open_transport("produce", self.config.connection)
-        if separator:
-            open_log(get_config().topic(topic), transport).publish([self.publication])
-        else:
-            open_store(self.config, transport).publish([self.publication])
+        destination = self.publication.options.destination
+        open_publisher(destination, open_transport("produce", destination.connection)).publish([self.publication])
 
 
 def message_for(function: Any, given: Any) -> FunctionMessage:

@@ -173,8 +173,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "admin/bulk_pages": {"queue.publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/published": {
-                "open_log(get_config().topic(topic), transport).publish",
-                "open_store(self.config, transport).publish",
+                "open_publisher(destination, open_transport('produce', destination.connection)).publish",
             },
             "testing/idempotence": {"self.subject.publish"},
             # Middleware: this is the next one.
