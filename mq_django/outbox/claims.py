@@ -137,22 +137,18 @@ class ClaimStatements:
         """Open the next claim of a state; False: its last claim is open, or is another one, or it is stopped."""
         return self._change(_TAKE, [state.number + 1, token, *state]) > 0
 
-    def candidates(self, destination: str, part: int, parts: int, most: int, *, is_ordered: bool) -> list[Candidate]:
-        """Return the next unclaimed rows of a partition, in their order.
+    def candidates(self, destination: str, part: int, parts: int, *, is_ordered: bool) -> list[Candidate]:
+        """Return the next unclaimed rows of a partition, in their order, as many as a claim may have.
 
         Args:
             destination: the name of the queue or topic.
             part: the number of the partition; -1 if there are none.
             parts: the number of partitions.
-            most: the most rows.
             is_ordered: rows with the key of one that was set aside are left out.
         """
-        others = [destination, parts] * 3
-        partition: list[Any] = [destination, parts, part]
-        if is_ordered:
-            partition.append(destination)
-        statement = self._in_order if is_ordered else self._candidates
-        return [Candidate(*row) for row in self._select(statement, [*others, *partition, most])]
+        statement, aside = (self._in_order, [destination]) if is_ordered else (self._candidates, [])
+        values = [*[destination, parts] * 3, destination, parts, part, *aside, ROWS]
+        return [Candidate(*row) for row in self._select(statement, values)]
 
     def unlocked(self, ids: Sequence[int]) -> list[OutboxMessage]:
         """Lock the unclaimed rows among some that no other transaction has locked, and return them in any order."""
@@ -418,7 +414,7 @@ class OutboxTables:
         None while there are rows or open claims of another number of partitions, because those go first.
         """
         is_ordered = getattr(destination, "ordered", False)
-        rows = self._statements.candidates(destination.name, part, parts, ROWS, is_ordered=is_ordered)
+        rows = self._statements.candidates(destination.name, part, parts, is_ordered=is_ordered)
         if any(row.has_others for row in rows):
             return {}
         rows = rows[: sizes_fit([row.size for row in rows], BYTES)]
@@ -456,13 +452,9 @@ class OutboxTables:
 
     def _misplaced(self, destination: DeliveryOptions) -> list[QuerySet[OutboxMessage]]:
         """Return what _others() does, and the rows of a partition that does not exist."""
-        parts, first, last = (
-            len(destination.parts) or 1,
-            destination.each_part[0].number,
-            destination.each_part[-1].number,
-        )
-        own = self._unclaimed(destination.name).filter(parts=parts)
-        return [*self._others(destination.name, parts), own.filter(part__lt=first), own.filter(part__gt=last)]
+        parts, each = len(destination.parts) or 1, destination.each_part
+        own, others = self._unclaimed(destination.name).filter(parts=parts), self._others(destination.name, parts)
+        return [*others, own.filter(part__lt=each[0].number), own.filter(part__gt=each[-1].number)]
 
     def _assign(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
         by_partition: dict[tuple[int, int], list[int]] = {}
