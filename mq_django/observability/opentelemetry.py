@@ -248,27 +248,21 @@ def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.His
 
 def _sending(queue: str) -> Attributes:
     """Return the attributes of spans and metrics about publishing. None of them has many values."""
-    return {
-        names.SYSTEM: names.MQ_DJANGO,
-        names.OPERATION_NAME: names.PUBLISH,
-        names.OPERATION_TYPE: names.SEND,
-        names.DESTINATION_NAME: queue,
-    }
+    return _operation(names.PUBLISH, names.SEND, queue)
 
 
 def _processing(handling: Handling) -> Attributes:
     """Return the attributes of spans and metrics about handling. None of them has many values."""
     destination, _, group = handling.queue.partition(":")
-    found: Attributes = {
-        names.SYSTEM: names.MQ_DJANGO,
-        names.OPERATION_NAME: names.PROCESS,
-        names.OPERATION_TYPE: names.PROCESS,
-        names.DESTINATION_NAME: destination,
-        names.HANDLER: handling.handler,
-    }
+    found = _operation(names.PROCESS, names.PROCESS, destination) | {names.HANDLER: handling.handler}
     if group:
         found[names.CONSUMER_GROUP_NAME] = group
     return found
+
+
+def _operation(name: str, kind: str, destination: str) -> Attributes:
+    about = {names.SYSTEM: names.MQ_DJANGO, names.OPERATION_NAME: name, names.OPERATION_TYPE: kind}
+    return {**about, names.DESTINATION_NAME: destination}
 
 
 def _of_messages(call: PublishCall) -> Attributes:

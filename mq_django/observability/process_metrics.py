@@ -32,7 +32,7 @@ from mq_django.core.messages import (
     StepDrop,
     StepEnd,
 )
-from mq_django.observability.prometheus_package import mmap_dict, multiprocess, prometheus_client, values
+from mq_django.observability.prometheus_package import core, mmap_dict, multiprocess, prometheus_client, values
 from mq_django.registry import find
 from mq_django.stores.base import Settlement
 
@@ -363,20 +363,18 @@ class SupervisorMetrics:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metrics."""
-        name = "mq_django_promotion_lag_seconds"
-        lags = prometheus_client.Metric(
-            name, "How long after the due time of the first delayed message it was made ready.", "histogram"
+        lags = core.HistogramMetricFamily(
+            "mq_django_promotion_lag_seconds",
+            "How long after the due time of the first delayed message it was made ready.",
+            labels=["queue"],
         )
-        outages = prometheus_client.Metric(
-            "mq_django_redis_outages", "How often a Redis server could not be reached any more.", "counter"
+        outages = core.CounterMetricFamily(
+            "mq_django_redis_outages", "How often a Redis server could not be reached any more."
         )
         with self._lock:
             for queue, (counts, total) in sorted(self._promotions.items()):
-                for limit, count in zip(LIMITS, accumulate(counts), strict=True):
-                    lags.add_sample(f"{name}_bucket", {"queue": queue, "le": limit}, count)
-                lags.add_sample(f"{name}_count", {"queue": queue}, sum(counts))
-                lags.add_sample(f"{name}_sum", {"queue": queue}, total)
-            outages.add_sample("mq_django_redis_outages_total", {}, self._outages)
+                lags.add_metric([queue], list(zip(LIMITS, accumulate(counts), strict=True)), total)
+            outages.add_metric([], self._outages)
         yield lags
         yield outages
 
