@@ -275,19 +275,16 @@ def _queue_of(result: AnyResult) -> QueueConfig:
 
 def _partition_of(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that the id names; if it is not there, it is looked for later."""
-    return (
-        _partition_with(config, message_id)
-        if number_in_id(message_id) is None
-        else config.partitions_for_id(message_id)[0]
-    )
+    if number_in_id(message_id) is None:
+        return _partition_with(config, message_id)
+    return config.partitions_for_id(message_id)[0]
 
 
 def _partition_with(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that has a result."""
     partitions = config.partitions_for_id(message_id)
-    return part_with(
-        open_transports("produce", [partition.connection for partition in partitions]), partitions, message_id
-    )
+    transports = open_transports("produce", [partition.connection for partition in partitions])
+    return part_with(transports, partitions, message_id)
 
 
 _Ended = tuple[str, Result | None]

@@ -42,7 +42,7 @@ class Workflow:
         expires: Duration = EXPIRES,
         callbacks: Mapping[str, AnyTask | None] | None = None,
     ) -> None:
-        self.name = _name(name)
+        self.name = _text("The name of a workflow", name)
         self._function = function
         self._fields: dict[str, Argument] = {"name": self.name, "policy": _policy(policy), "lasts": _lasts(expires)}
         self._callbacks = {kind: task for kind, task in (callbacks or {}).items() if task is not None}
@@ -236,10 +236,6 @@ def _text(what: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
         raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {repr_of(value, 300)}")
     return value
-
-
-def _name(value: object) -> str:
-    return _text("The name of a workflow", value)
 
 
 def _policy(value: object) -> str:

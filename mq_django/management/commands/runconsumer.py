@@ -45,10 +45,8 @@ from mq_django.transport import test_mode
 
 logger = get_logger(__name__)
 
-#: Loaded when it is needed: consumers do not need the inspector.
-WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
-SAMPLER = "mq_django.observability.problem_watch.Sampler"
-REPAIRER = "mq_django.observability.problem_watch.RunRepairer"
+#: The module of services, loaded when it is needed: consumers do not need the inspector.
+WATCHERS = "mq_django.observability.problem_watch"
 
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
@@ -318,8 +316,8 @@ def watchers() -> list[Service]:
     here, and without runs it asks Redis once a minute.
     """
     needed = {
-        WATCHER: bool(problem_began.receivers or problem_ended.receivers),
-        SAMPLER: apps.is_installed("django.contrib.admin"),
-        REPAIRER: True,
+        "ProblemWatcher": bool(problem_began.receivers or problem_ended.receivers),
+        "Sampler": apps.is_installed("django.contrib.admin"),
+        "RunRepairer": True,
     }
-    return [import_string(path)() for path, is_needed in needed.items() if is_needed]
+    return [import_string(f"{WATCHERS}.{name}")() for name, is_needed in needed.items() if is_needed]
