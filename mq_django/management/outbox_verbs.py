@@ -76,8 +76,7 @@ def _overview(destination: str, alias: str | None) -> VerbResult:
     """Show the outboxes of all databases, or of one."""
     if alias is not None:
         _check_database(alias)
-    found = outboxes(at_most=None, database=alias)
-    views = [view for view in found if destination in ("", view.destination)]
+    views = [view for view in outboxes(at_most=None, database=alias) if destination in ("", view.destination)]
     rows = [_view(view) for view in views]
     lines = table([{key: value for key, value in row.items() if key not in ("stopped", "error")} for row in rows])
     lines += [f"{row['destination']}: {escape(row['stopped'])}" for row in rows if row["stopped"]]

@@ -231,8 +231,7 @@ def as_text(report: DoctorReport, style: Style) -> Iterator[str]:
             yield ""
     yield style.MIGRATE_HEADING("Looked at")
     for area in filter(report.checked.get, AREAS.values()):
-        checks = report.checked[area]
-        yield from _wrapped(f"  {area}: {', '.join(checks)}", "    ", width)
+        yield from _wrapped(f"  {area}: {', '.join(report.checked[area])}", "    ", width)
     if not report.findings:
         yield ""
         yield style.SUCCESS("Nothing to report.")

@@ -389,8 +389,7 @@ _PROBLEM = "queue kind severity sentence figure threshold "
 
 def _check(options: Options) -> VerbResult:
     """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
-    names = (each.name for each in fields(Thresholds))
-    given = {name: options[name] for name in names if options[name] is not None}
+    given = {each.name: options[each.name] for each in fields(Thresholds) if options[each.name] is not None}
     thresholds = replace(get_config().thresholds, **given)
     try:
         ignore = options["ignore"] or ()

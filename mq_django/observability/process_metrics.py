@@ -254,6 +254,7 @@ class ConsumerMetrics:
         # Without a registry: all metrics of a process in multiprocess mode are served.
         counter = partial(prometheus_client.Counter, registry=None)
         histogram = partial(prometheus_client.Histogram, registry=None)
+        of_queue = partial(histogram, labelnames=["queue"])
         self._handlers = histogram(
             "mq_django_handler_duration_seconds",
             "How long handlers ran, by the outcome of the attempt.",
@@ -262,25 +263,20 @@ class ConsumerMetrics:
         )
         self._fetches = counter("mq_django_fetches_total", "Fetches that returned messages.", ["queue"])
         self._fetched = counter("mq_django_fetched_messages_total", "Messages fetched.", ["queue"])
-        self._fetch_seconds = histogram(
+        self._fetch_seconds = of_queue(
             "mq_django_fetch_duration_seconds",
             "Round trips that returned messages and did not wait for them.",
-            ["queue"],
             buckets=PIPELINES,
         )
         self._settled = counter(
             "mq_django_settled_messages_total", "Settled deliveries, by outcome.", ["queue", "outcome"]
         )
-        self._settle_seconds = histogram(
-            "mq_django_settle_duration_seconds",
-            "Round trips that settled a batch of outcomes.",
-            ["queue"],
-            buckets=PIPELINES,
+        self._settle_seconds = of_queue(
+            "mq_django_settle_duration_seconds", "Round trips that settled a batch of outcomes.", buckets=PIPELINES
         )
-        self._lag = histogram(
+        self._lag = of_queue(
             "mq_django_wakeup_lag_seconds",
             "Time from a message being ready to its fetch by a consumer that waited for messages.",
-            ["queue"],
             buckets=LAGS,
         )
 

@@ -153,8 +153,7 @@ def _values(event: Event, interface: str) -> Iterator[dict[str, Any]]:
 def _frames(event: Event) -> Iterator[dict[str, Any]]:
     for interface in ("exception", "threads"):
         for value in _values(event, interface):
-            stack = value.get("stacktrace")
-            yield from (stack or {}).get("frames") or ()
+            yield from (value.get("stacktrace") or {}).get("frames") or ()
 
 
 def describe_record(event: Event, record: Any) -> None:

@@ -227,5 +227,4 @@ def count_pending(alias: str, destinations: Collection[str]) -> int:
 
 def count_set_aside(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows were set aside, because their messages cannot be published."""
-    aside = OutboxMessage.objects.using(alias).filter(batch=0)
-    return aside.filter(destination__in=destinations).count()
+    return OutboxMessage.objects.using(alias).filter(destination__in=destinations, batch=0).count()

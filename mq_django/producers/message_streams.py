@@ -531,8 +531,7 @@ def read_stream(
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
     refuse_event_loop(EVENT_LOOP)
-    reader = open_reader(result_or_id, queue=queue, after=after, timeout=timeout)
-    return _each(reader)
+    return _each(open_reader(result_or_id, queue=queue, after=after, timeout=timeout))
 
 
 def _each(reader: StreamReader) -> Iterator[Chunk]:
@@ -558,8 +557,7 @@ def aread_stream(
     Raises:
         InvalidWait, UnknownQueue, UnknownTopic, NotSupported, ConfigurationError: as read_stream().
     """
-    reader = open_reader(result_or_id, queue=queue, after=after, timeout=timeout)
-    return _aeach(reader)
+    return _aeach(open_reader(result_or_id, queue=queue, after=after, timeout=timeout))
 
 
 async def _aeach(reader: StreamReader) -> AsyncIterator[Chunk]:

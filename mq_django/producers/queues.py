@@ -266,8 +266,7 @@ class WaitingMessages(ProgressReader):
         if message_id is not None:
             return waits
         # An earlier message with the unique key may be there, which this one will replace, or not.
-        found = self._access(key).find(named)
-        return found or waits
+        return self._access(key).find(named) or waits
 
     acancel = asynchronous(cancel)
     areschedule = asynchronous(reschedule)

@@ -278,8 +278,7 @@ class OnCommitSink:
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). The ids are the messages' own, because the real ones are known only after the commit."""
-        pending = PendingSend(self._sink, publications)
-        transaction.on_commit(pending, using=self.awaits, robust=self._robust)
+        transaction.on_commit(PendingSend(self._sink, publications), using=self.awaits, robust=self._robust)
         return [message.id for message, _, _ in publications]
 
 

@@ -369,8 +369,7 @@ class Group:
         Raises:
             InvalidOffset: `start` is not a position in a log.
         """
-        position = start_of(self.config.name) if start is None else start
-        return self._log("produce").subscribe(self.name, position)
+        return self._log("produce").subscribe(self.name, start_of(self.config.name) if start is None else start)
 
     @recorded("unsubscribe", queue=_name_of)
     def unsubscribe(self) -> bool:

@@ -100,8 +100,7 @@ class MessageTarget:
 
     def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
         """Publish the message with a signal's arguments and options of `Queue.publish`."""
-        data = self.data(arguments)
-        queues[self.queue].publish(self.name, data, **options)
+        queues[self.queue].publish(self.name, self.data(arguments), **options)
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
