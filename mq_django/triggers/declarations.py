@@ -106,7 +106,7 @@ class MessageTarget:
         return f"{self.queue}/{self.name}"
 
 
-#: What a trigger enqueues.
+#: A task or message that a trigger enqueues.
 Target = TaskTarget | MessageTarget
 
 
