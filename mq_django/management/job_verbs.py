@@ -166,15 +166,8 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: Actionabl
         return _preview(options, terminal, what, state)
     queue, done, criteria = options["queue"], DONE[what], filter_of(options, state=state)
     counted = _counted(queue, state, criteria) if options["background"] else ""
-    begun = inspect.start_job(
-        queue,
-        what,
-        state,
-        who=user_name(),
-        criteria=criteria,
-        rate=options["rate"] or 0,
-        target=options.get("target") or "",
-    )
+    rate, target = options["rate"] or 0, options.get("target") or ""
+    begun = inspect.start_job(queue, what, state, who=user_name(), criteria=criteria, rate=rate, target=target)
     if begun.word == "busy":
         raise CommandError(f"Another job is running on the {_named(state)} of this queue.")
     if begun.word == "nothing":

@@ -301,12 +301,8 @@ def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
     match one.view:
         case Ended() as gone:
             at = moment_text(gone.ms)
-            return {
-                **row,
-                "id": message_id,
-                "at": at,
-                "why": {"kind": one.state, "sentence": _ENDS[gone.state].format(at)},
-            }
+            why = {"kind": one.state, "sentence": _ENDS[gone.state].format(at)}
+            return {**row, "id": message_id, "at": at, "why": why}
         case TaskEnding() as task:
             return {**row, "id": message_id, "name": task.name, "status": task.status, "at": moment_text(task.ms)}
     if one.state == "log":

@@ -91,13 +91,8 @@ def _view(view: OutboxView) -> dict[str, Any]:
 
 
 def _list(options: Options) -> VerbResult:
-    found = outbox_views.page_of(
-        options["database"],
-        options["destination"],
-        set_aside=options["set_aside"],
-        after=options["after"],
-        limit=options["limit"],
-    )
+    how = {name: options[name] for name in ("set_aside", "after", "limit")}
+    found = outbox_views.page_of(options["database"], options["destination"], **how)
     rows = [_row(row) for row in found.rows]
     note = "" if found.after is None else f"There are more: --after {found.after}"
     return VerbResult(rows, table(rows) or ["No messages."], note=note)

@@ -139,10 +139,8 @@ def _stacks(consumer: str) -> VerbResult:
         lines = [Heading("By the last heartbeat it runs:"), *table(running)] if running else []
         said = NO_ANSWER.format(consumer=escape(consumer), wait=WAIT)
         return VerbResult({"consumer": consumer, "stacks": None, "running": running}, lines, said)
-    return VerbResult(
-        {"consumer": consumer, "stacks": [_fields(one) for one in answer.stacks], "more": answer.more},
-        list(_stack_lines(answer)),
-    )
+    shown = {"consumer": consumer, "stacks": [_fields(one) for one in answer.stacks], "more": answer.more}
+    return VerbResult(shown, list(_stack_lines(answer)))
 
 
 def _running(process: ProcessView) -> list[dict[str, Any]]:

@@ -275,14 +275,11 @@ def _status(options: Options) -> VerbResult:
     if options["watch"]:
         views = sorted(views, key=_worst_first)
     muted = _muted()
-    found: list[dict[str, Any]] = [
-        {
-            **_queue(view, muted),
-            **({"partitions": [_queue(part, muted) for part in view.parts]} if names and view.parts else {}),
-        }
-        for view in views
-    ]
+    found = [_queue(view, muted) for view in views]
     # The partitions of queues that were named have rows of their own.
+    for view, row in zip(views, found, strict=True) if names else ():
+        if view.parts:
+            row["partitions"] = [_queue(part, muted) for part in view.parts]
     rows = [_row(each, muted) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [_busy_line(view) for view in views if view.is_starved]

@@ -53,15 +53,9 @@ def _group(group: GroupStats) -> dict[str, Any]:
 
 def log(options: Options, _: Terminal) -> VerbResult:
     """Show messages of a topic's log, with secrets replaced."""
-    since, until = position(options["since"]), position(options["until"])
-    read = partial(
-        message_lists.in_log,
-        options["topic"],
-        filter_of(options, SELECTING[:3]),
-        since=since,
-        until=until,
-        newest_first=options["newest_first"],
-    )
+    span: dict[str, Any] = {name: position(options[name]) for name in ("since", "until")}
+    where = filter_of(options, SELECTING[:3])
+    read = partial(message_lists.in_log, options["topic"], where, newest_first=options["newest_first"], **span)
     return listed(read, options)
 
 

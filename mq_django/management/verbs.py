@@ -115,17 +115,12 @@ def _sections() -> list[Section]:
     folder = next(filter(Path.is_dir, FOLDERS), None)
     if folder is None:
         raise CommandError("The pages of the documentation are not installed.")
-    files = sorted(folder.rglob("*.md"))
-    return [
-        section
-        for file in files
-        for section in _sections_of(
-            file.relative_to(folder).with_suffix("").as_posix(), file.read_text(encoding="utf-8").splitlines()
-        )
-    ]
+    pages = {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.rglob("*.md"))}
+    return [section for page, file in pages.items() for section in _sections_of(page, file)]
 
 
-def _sections_of(page: str, lines: list[str]) -> Iterator[Section]:
+def _sections_of(page: str, file: Path) -> Iterator[Section]:
+    lines = file.read_text(encoding="utf-8").splitlines()
     levels: dict[int, tuple[int, str]] = {}
     in_box = False
     for number, line in enumerate(lines):

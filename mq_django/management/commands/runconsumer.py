@@ -206,14 +206,8 @@ class Command(BaseCommand):
         consumed = [config.name for config in queues if not config.external]
         if options["drain"] and not consumed:
             raise CommandError("--drain needs a queue to consume.", returncode=2)
-        worker_options = WorkerOptions(
-            queues=consumed,
-            threads=options["threads"],
-            grace=options["grace"],
-            drain=options["drain"],
-            max_messages=options["max_messages"],
-            max_memory=options["max_memory"],
-        )
+        given = {name: options[name] for name in ("threads", "grace", "drain", "max_messages", "max_memory")}
+        worker_options = WorkerOptions(queues=consumed, **given)
         # Before there is a thread, a port or a connection.
         launcher = self._launcher(options, forks=bool(consumed))
         # First, because signals that arrived during execv() are blocked until then.
