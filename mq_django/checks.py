@@ -228,9 +228,8 @@ def check_others_handlers(config: conf.Config) -> Iterator[CheckMessage]:
             message = (
                 f"There is a handler of {name!r} in the queue {queue.name!r}, whose EXTERNAL is True: it never runs."
             )
-            yield _found(
-                "mq_django.W006", message, f"Remove the handler, or EXTERNAL from MQ_DJANGO['QUEUES'][{queue.name!r}]."
-            )
+            hint = f"Remove the handler, or EXTERNAL from MQ_DJANGO['QUEUES'][{queue.name!r}]."
+            yield _found("mq_django.W006", message, hint)
 
 
 @_of_settings
@@ -267,20 +266,15 @@ def check_middleware(config: conf.Config) -> Iterator[CheckMessage]:
 def check_inbox_databases(**_: Any) -> list[CheckMessage]:
     """Report handlers with `@exactly_once` whose database is not in the settings."""
     hint = f"Name one of DATABASES ({listing(connections)}), as in @exactly_once(using='default')."
-    return [
-        _found("mq_django.E013", f"{sentence}.", hint)
-        for sentence in map(unknown_database, once_databases())
-        if sentence
-    ]
+    sentences = filter(None, map(unknown_database, once_databases()))
+    return [_found("mq_django.E013", f"{sentence}.", hint) for sentence in sentences]
 
 
 def check_database_pools(**_: Any) -> list[CheckMessage]:
     """Report pools of PostgreSQL that have fewer connections than a consumer process has threads."""
     hint = f"Set max_size of OPTIONS['pool'] to {DEFAULT_THREADS} or more, or start runconsumer with fewer --threads."
-    return [
-        _found("mq_django.W011", f"{sentence}.", hint)
-        for sentence in (small_pools(DEFAULT_THREADS) if handlers() else ())
-    ]
+    sentences = small_pools(DEFAULT_THREADS) if handlers() else ()
+    return [_found("mq_django.W011", f"{sentence}.", hint) for sentence in sentences]
 
 
 def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
@@ -316,10 +310,8 @@ def check_metrics_views(**_: Any) -> list[CheckMessage]:
         return []
     weak = [route for route, view in _views(get_resolver()) if getattr(view, "mq_django_weak_token", False)]
     hint = "Set a random token of at least 16 characters, for example that of: openssl rand -hex 32"
-    return [
-        _found("mq_django.E011", f"The token of the metrics view at {route!r} is empty or short.", hint)
-        for route in weak
-    ]
+    message = "The token of the metrics view at {!r} is empty or short."
+    return [_found("mq_django.E011", message.format(route), hint) for route in weak]
 
 
 def _views(resolver: URLResolver, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -337,9 +329,8 @@ def check_deployment(config: conf.Config) -> Iterator[CheckMessage]:
     """Warn about settings that are suitable for development only."""
     if conf.EMBEDDED in [connection or config.connection for connection in config.connections()]:
         message = "The queues are in an embedded Redis, which only processes of this machine can use."
-        yield _found(
-            "mq_django.W002", message, "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
-        )
+        hint = "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
+        yield _found("mq_django.W002", message, hint)
 
 
 def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]:

@@ -371,9 +371,8 @@ def subscriber(
     before(start)
     if name is not None:
         check_name(name)
-    registers = _registers(
-        queue, ANY if name is None else name, retry, timeout, handler_options.check_batch(batch, linger), breaker
-    )
+    size = handler_options.check_batch(batch, linger)
+    registers = _registers(queue, ANY if name is None else name, retry, timeout, size, breaker)
 
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
