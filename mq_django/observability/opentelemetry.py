@@ -24,7 +24,7 @@ from mq_django.core.clock import read_duration
 from mq_django.core.ids import CORRELATION_HEADER
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import HEADER_NAME, RESERVED
-from mq_django.core.messages import Bury, Message, Outcome, Retry
+from mq_django.core.messages import NO_HEADERS, Bury, Message, Outcome, Retry
 from mq_django.core.texts import path_of
 from mq_django.errors import MissingDependency
 from mq_django.middleware import (
@@ -118,7 +118,7 @@ class _Sending:
         with self._tracer.start_as_current_span(
             f"{names.PUBLISH} {call.queue}",
             kind=trace.SpanKind.PRODUCER,
-            attributes=common | _of_messages(call),
+            attributes=common | _of_messages(call.messages, call.headers),
             links=[trace.Link(own)] if own.is_valid else (),
         ) as span:
             if not own.is_valid:
@@ -150,15 +150,12 @@ class _Processing:
         common, begin = _processing(handling), time.perf_counter()
         several = len(handling.messages) > 1
         context, links = _of_batch(handling) if several else self._context_and_links(handling.message.headers)
-        about: Attributes = (
-            {names.BATCH_MESSAGE_COUNT: len(handling.messages)} if several else _of_message(handling.message)
-        )
         token = contexts.attach(context)
         try:
             with self._tracer.start_as_current_span(
                 f"{names.PROCESS} {common[names.DESTINATION_NAME]}",
                 kind=trace.SpanKind.CONSUMER,
-                attributes=common | about | {names.ATTEMPT: handling.attempt},
+                attributes=common | _of_messages(handling.messages) | {names.ATTEMPT: handling.attempt},
                 links=links,
             ) as span:
                 try:
@@ -265,15 +262,12 @@ def _operation(name: str, kind: str, destination: str) -> Attributes:
     return {**about, names.DESTINATION_NAME: destination}
 
 
-def _of_messages(call: PublishCall) -> Attributes:
-    if len(call.messages) == 1:
-        return _of_message(call.messages[0], call.headers)
-    return {names.BATCH_MESSAGE_COUNT: len(call.messages)}
-
-
-def _of_message(message: Message, more: Mapping[str, str] | None = None) -> Attributes:
+def _of_messages(messages: Sequence[Message], more: Mapping[str, str] = NO_HEADERS) -> Attributes:
+    if len(messages) != 1:
+        return {names.BATCH_MESSAGE_COUNT: len(messages)}
+    message = messages[0]
     found: Attributes = {names.MESSAGE_ID: message.id, names.MESSAGE_TYPE: message.name}
-    conversation = message.headers.get(CORRELATION_HEADER) or (more or {}).get(CORRELATION_HEADER)
+    conversation = message.headers.get(CORRELATION_HEADER) or more.get(CORRELATION_HEADER)
     if conversation:
         found[names.CONVERSATION_ID] = conversation
     return found

@@ -239,12 +239,8 @@ class RunRepairer(Service):
         found = check_runs(seconds=SEARCH, old_ms=OLD_MS, with_ended=False, progressed=self._progressed)
         problems = [problem for problem in found.problems if problem.kind in REPAIRED]
         for problem in problems:
-            logger.warning(
-                "Repairing run %s: what another program or a failover took of step %s (%s)",
-                problem.run,
-                problem.step or "-",
-                problem.kind,
-            )
+            text = "Repairing run %s: what another program or a failover took of step %s (%s)"
+            logger.warning(text, problem.run, problem.step or "-", problem.kind)
         left = [problem for problem in found.problems if problem.kind not in REPAIRED]
         for home in open_homes():
             home.note_stuck([problem for problem in left if problem.home == home.keys.home], 3 * RUNS_EVERY)
