@@ -236,22 +236,12 @@ class PartitionRelay:
             self._tables.split(claim, mark, self.destination, dropped=self._dropped)
         if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
             first = claim.rows[0].pk if claim.rows else 0
-            logger.error(
-                WENT_BACK,
-                self._tables.alias,
-                mark.number,
-                self.partition.name,
-                claim.name.number,
-                len(claim.rows),
-                first,
-            )
-        if mark.word == "FOREIGN" and self._tables.stop(claim, COPIED.format(number=mark.number)):
-            logger.error(
-                "The outbox of database %r for %s is stopped: %s",
-                self._tables.alias,
-                self.partition.name,
-                COPIED.format(number=mark.number),
-            )
+            count, claimed = len(claim.rows), claim.name.number
+            logger.error(WENT_BACK, self._tables.alias, mark.number, self.partition.name, claimed, count, first)
+        why = COPIED.format(number=mark.number)
+        if mark.word == "FOREIGN" and self._tables.stop(claim, why):
+            text = "The outbox of database %r for %s is stopped: %s"
+            logger.error(text, self._tables.alias, self.partition.name, why)
 
 
 #: Seconds after which the open claim of another process is continued, if it has not changed.

@@ -235,13 +235,11 @@ class WaitingMessages(ProgressReader):
         had_row = self.config.outbox and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
         if had_row and message_id is not None:
             return CancelResult.RESCHEDULED
-        found = self._ask(
-            lambda store: store.reschedule(named, delay_ms=delay_ms, due_ms=due_ms),
-            key,
-            using=using,
-            on_commit=on_commit,
-            robust=robust,
-        )
+
+        def request(store: QueueAccess) -> CancelResult:
+            return store.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
+
+        found = self._ask(request, key, using=using, on_commit=on_commit, robust=robust)
         return _with_row(found, CancelResult.RESCHEDULED) if had_row else found
 
     def find(self, message_id: str | None = None, *, unique: str | None = None, key: str | None = None) -> Lookup:
@@ -413,10 +411,8 @@ class Queue(WaitingMessages):
             expires=expires,
             message_id=message_id,
         )
-        return (
-            send([made], self.sink, using=using, on_commit=on_commit, robust=robust, outbox=outbox)[0]
-            or made.message.id
-        )
+        sent = send([made], self.sink, using=using, on_commit=on_commit, robust=robust, outbox=outbox)[0]
+        return sent or made.message.id
 
     def publish_many(
         self,

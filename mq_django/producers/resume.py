@@ -129,11 +129,8 @@ class Resumable(Generic[M]):
         try:
             return self._field.to_python(position)
         except (ValidationError, ValueError, TypeError):
-            logger.warning(
-                "The saved position of %s for message %s is not valid: it begins anew",
-                self._name,
-                report.delivery.message.id,
-            )
+            text = "The saved position of %s for message %s is not valid: it begins anew"
+            logger.warning(text, self._name, report.delivery.message.id)
             return None
 
     def _after(self, last: Any) -> QuerySet[M]:

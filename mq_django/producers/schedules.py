@@ -293,18 +293,14 @@ class ScheduleCollection(ScheduleLookup):
         check_schedule_name(name)
         if not isinstance(paused, bool):
             raise errors.InvalidSchedule(f"paused must be True or False, not {repr_of(paused)}")
-        found = self._find(config, name)
+        found, exists = self._find(config, name), f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already"
         if found is not None and found.origin is not Origin.REMOVED:
-            raise errors.ScheduleExists(
-                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it is in {origin_text(found)}"
-            )
+            raise errors.ScheduleExists(f"{exists}: it is in {origin_text(found)}")
         definition, entry = checked(config, name, options)
         home = home_of(config, entry)
         result = self._runtime(home).define(name, definition, before=b"", who=checked_text(by), paused=paused)
         if result == "EXISTS":
-            raise errors.ScheduleExists(
-                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it was just created"
-            )
+            raise errors.ScheduleExists(f"{exists}: it was just created")
         if result == "FULL":
             raise errors.InvalidSchedule(
                 f"Queue {repr_of(queue)} has {MAX_SCHEDULES} schedules, the most that it may have"

@@ -143,9 +143,8 @@ class TaskBackend(Base):
             text = "Task function must be defined at a module level."
             raise self._api.invalid_task(f"{text} {repr_of(task.func)} is not: {NOT_OF_A_MODULE}")
         if yields(task.func):
-            raise self._api.invalid_task(
-                f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
-            )
+            text = f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
+            raise self._api.invalid_task(text)
         if not isinstance(task.queue_name, str):
             raise self._api.invalid_task(f"Queue {repr_of(task.queue_name)} is not valid for backend: it is no text")
         # Before Django, which does not say where a queue is missing.
