@@ -9,6 +9,7 @@ from mq_django.core.partitions import public_name
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.jobs import BackgroundJob, together
 from mq_django.inspector.problem_list import get_mutes
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, transports_of
 from mq_django.inspector.stream_reader import Scanned, scan
 from mq_django.stores.activity import VERBS, Action, Verb, actions_in, read_command
@@ -172,52 +173,46 @@ def _is_running(found: Action, job: BackgroundJob) -> bool:
     return job.state == "running" and found.verb not in ("cancel job", "finish job")
 
 
+def _views(found: Sequence[Action]) -> Mapping[str, QueueView]:
+    """Return the queues of entries as they are now."""
+    names = _known({name for each in found for name in each.queues})
+    return {view.name: view for view in (overview(names, minutes=0) if names else ())}
+
+
+def _is_of(found: Action, who: object, ms: float | None) -> bool:
+    """Return whether what somebody has done at this time is what an entry tells of."""
+    return who == found.undo.get("who") and abs((ms or 0) - found.ms) < CLOSE_MS
+
+
 def _paused(found: Sequence[Action]) -> Iterator[str]:
     """Yield the pauses that are not over."""
-    names = _known({name for each in found for name in each.queues})
-    pauses = {
-        view.name: [part.pause for part in view.each_part if part.pause is not None]
-        for view in (overview(names, minutes=0) if names else ())
-    }
+    views = _views(found)
     for each in found:
-        here = (pause for name in each.queues for pause in pauses.get(name, ()))
-        if any(
-            pause.who == each.undo.get("who")
-            and pause.name == each.undo.get("name", "")
-            and abs((pause.since_ms or 0) - each.ms) < CLOSE_MS
-            for pause in here
-        ):
+        parts = (part for name in each.queues if name in views for part in views[name].each_part)
+        here = (part.pause for part in parts if part.pause is not None)
+        if any(_is_of(each, one.who, one.since_ms) and one.name == each.undo.get("name", "") for one in here):
             yield each.id
 
 
 def _held(found: Sequence[Action]) -> Iterator[str]:
     """Yield the holds and the breakers opened by hand that are not over."""
-    names = _known({name for each in found for name in each.queues})
-    views = {view.name: view for view in (overview(names, minutes=0) if names else ())}
+    views = _views(found)
     for each in found:
-        here = (hold for name in each.queues if name in views for hold in views[name].holds)
-        if any(
-            hold_score(hold.subject) == each.undo.get("score")
-            and hold.who == each.undo.get("who")
-            and abs((hold.since_ms or 0) - each.ms) < CLOSE_MS
-            and hold.state != "ended"
-            for hold in here
-        ):
+        holds = (hold for name in each.queues if name in views for hold in views[name].holds)
+        here = (hold for hold in holds if hold_score(hold.subject) == each.undo.get("score"))
+        if any(_is_of(each, hold.who, hold.since_ms) and hold.state != "ended" for hold in here):
             yield each.id
 
 
 def _limited(found: Sequence[Action]) -> Iterator[str]:
     """Yield the changes of limits of which all are as they were made."""
-    names = _known({name for each in found for name in each.queues})
-    views = {view.name: view for view in (overview(names, minutes=0) if names else ())}
+    views = _views(found)
     for each in found:
         before, view = each.undo.get("before"), views.get(each.queues[0]) if each.queues else None
         if view is None or not before or not isinstance(before, dict):
             continue
         now = [change for name, change in view.limit_changes.items() if name in before]
-        if len(now) == len(before) and all(
-            change.who == each.undo.get("who") and abs((change.since_ms or 0) - each.ms) < CLOSE_MS for change in now
-        ):
+        if len(now) == len(before) and all(_is_of(each, change.who, change.since_ms) for change in now):
             yield each.id
 
 
@@ -228,8 +223,7 @@ def _muted(found: Sequence[Action]) -> Iterator[str]:
         seconds = each.undo.get("seconds")
         if mute is None or not isinstance(seconds, int | float):
             continue
-        ends_ms = each.ms + seconds * 1000
-        if mute.who == each.undo.get("who") and abs(mute.until_ms - ends_ms) < CLOSE_MS:
+        if _is_of(each, mute.who, mute.until_ms - seconds * 1000):
             yield each.id
 
 

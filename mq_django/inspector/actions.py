@@ -44,6 +44,14 @@ class Outcome:
     #: The names of moved messages for which no handler of the other queue is registered: these wait there.
     without_handler: list[str] = field(default_factory=list)
 
+    def add(self, part: "Outcome") -> None:
+        """Add the counts of the same action on other messages, and its error."""
+        self.done += part.done
+        self.asked += part.asked
+        self.missing += part.missing
+        self.refused += part.refused
+        self.error = part.error
+
 
 def effect_of(_: Given, found: Outcome) -> Effect:
     """Tell the result of an action on messages for its entry in the activity."""

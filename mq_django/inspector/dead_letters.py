@@ -122,9 +122,8 @@ class DeadCount:
 
     #: The newest counted one: those buried later are not counted. Empty if there is none.
     until: str
+    #: An upper bound, if there are more than MAX_COUNTED newer ones.
     count: int
-    #: `count` is an upper bound, because there are too many newer ones.
-    at_most: bool
 
 
 def search_dead_letters(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[MessageView]:
@@ -196,15 +195,15 @@ def count(name: str, *, until: str = "") -> DeadCount:
     if parts := get_config().queue(name).parts:
         found = [count(part.name, until=until) for part in parts]
         last = max((each.until for each in found), key=_entry_number)
-        return DeadCount(until=last, count=sum(each.count for each in found), at_most=any(e.at_most for e in found))
+        return DeadCount(until=last, count=sum(each.count for each in found))
     dead = _dead(name)
     if until and not dead_letters.is_entry(until):
         raise InvalidFilter(f"Not the entry of a dead letter: {repr_of(until, 80)}")
     if until:
         total, newer = dead.read(limit=MAX_COUNTED, first=dead_letters.next_to(until, "-"), max_bytes=0)
-        return DeadCount(until=until, count=max(0, total - len(newer)), at_most=len(newer) == MAX_COUNTED)
+        return DeadCount(until=until, count=max(0, total - len(newer)))
     total, newest = dead.read(limit=1, newest_first=True, max_bytes=0)
-    return DeadCount(until=newest[0][0] if newest else "", count=total, at_most=False)
+    return DeadCount(until=newest[0][0] if newest else "", count=total)
 
 
 def _entry_number(entry: str) -> tuple[int, ...]:
@@ -277,8 +276,7 @@ def _each_message(name: str, act: Callable[[str, Sequence[str]], Outcome], messa
             break
         entries = _dead(part.name).find(left)
         found = act(part.name, [entry for entry in entries if entry is not None])
-        outcome.done, outcome.refused = outcome.done + found.done, outcome.refused + found.refused
-        outcome.missing, outcome.error = outcome.missing + found.missing, found.error
+        outcome.add(found)
         left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
     outcome.missing += len(left)
     return outcome

@@ -334,9 +334,7 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
             assert view is not None
             found.setdefault((view[0], state), []).append(view[1].ref)
     for (part, state), refs in found.items():
-        moved = move(part, state, target, refs)
-        outcome.done, outcome.refused = outcome.done + moved.done, outcome.refused + moved.refused
-        outcome.missing, outcome.error = outcome.missing + moved.missing, moved.error
+        outcome.add(move(part, state, target, refs))
         if outcome.error is not None:
             break
     return outcome

@@ -275,12 +275,8 @@ def pause_details(found: Pause | None) -> str:
     if found is None:
         return ""
     since, who = "" if found.since_ms is None else date(found.since_ms), escape(found.who)
-    if since and who:
-        said = _("Paused by %(who)s at %(time)s.")
-    elif since:
-        said = _("Paused at %(time)s.")
-    else:
-        said = _("Paused by %(who)s.") if who else ""
+    alone = _("Paused at %(time)s.") if since else _("Paused by %(who)s.") if who else ""
+    said = _("Paused by %(who)s at %(time)s.") if since and who else alone
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
     action = _("Action: %(name)s.") % {"name": truncate(escape(found.name), 200)} if found.name else ""
     return " ".join(filter(None, [said % {"who": truncate(who, 200), "time": since}, action, why]))
@@ -329,12 +325,8 @@ def breaker_details(found: Hold, now_ms: int) -> str:
 def hold_details(found: Hold) -> str:
     """Return who holds messages, since when, until when, and why, as far as known."""
     since, who = "" if found.since_ms is None else date(found.since_ms), truncate(escape(found.who), 200)
-    if since and who:
-        said = _("Held by %(who)s since %(time)s.")
-    elif since:
-        said = _("Held since %(time)s.")
-    else:
-        said = _("Held by %(who)s.") if who else ""
+    alone = _("Held since %(time)s.") if since else _("Held by %(who)s.") if who else ""
+    said = _("Held by %(who)s since %(time)s.") if since and who else alone
     ends = "" if found.until_ms is None else _("Until %(time)s.") % {"time": date(found.until_ms)}
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
     return " ".join(filter(None, [said % {"who": who, "time": since}, ends, why]))

@@ -78,7 +78,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
     parts = config.each_part
     transports = transports_of(parts)
     found, happened = statistics.read_closely(parts, transports, of=of)
-    views = _with_waits(list(map(_shown, parts, found)), parts, transports)
+    views = _with_waits(found, parts, transports)
     return replace(statistics.summed(config, views), activity=happened)
 
 
@@ -256,18 +256,15 @@ def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueVie
     """Return queues with what their messages wait for, and with the total activity of the last minutes."""
     parts = [part for config in configs for part in config.each_part]
     transports = transports_of(parts)
-    views = iter(
-        _with_waits(
-            list(map(_shown, parts, statistics.read_views(parts, transports, minutes=minutes))), parts, transports
-        )
-    )
+    views = iter(_with_waits(statistics.read_views(parts, transports, minutes=minutes), parts, transports))
     return [statistics.summed(config, list(islice(views, len(config.each_part)))) for config in configs]
 
 
 def _with_waits(
-    views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
+    found: Sequence[QueueView | StoreError], configs: Sequence[QueueConfig], transports: Sequence[Transport]
 ) -> list[QueueView]:
     """Return queues with the messages that were fetched and have not started, and with what holds their slots."""
+    views = list(map(_shown, configs, found))
     return statistics.with_blockers(statistics.with_fetched(views, configs, transports))
 
 

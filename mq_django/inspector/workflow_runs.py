@@ -450,14 +450,13 @@ def count_steps(view: RunView, *, examples: int) -> StepCounts:
     """
     reader, looked = open_run_reader(view.id), min(view.last, MAX_STEPS_LOOKED)
     counts, chosen = dict.fromkeys(STEP_STATES.values(), 0), defaultdict[str, list[StepState]](list)
-    for at in range(0, looked, RECORDS):
-        for step in reader.records(view.id, range(at + 1, min(at + RECORDS, looked) + 1)):
-            state = STEP_STATES.get(step.state)
-            if state is None or step.is_join:
-                continue
-            counts[state] += 1
-            if len(chosen[state]) < examples:
-                chosen[state].append(step)
+    for step in reader.records(view.id, range(1, looked + 1)):
+        state = STEP_STATES.get(step.state)
+        if state is None or step.is_join:
+            continue
+        counts[state] += 1
+        if len(chosen[state]) < examples:
+            chosen[state].append(step)
     lines = {one.number: one for one in _lines(reader, view.id, [step for group in chosen.values() for step in group])}
     return StepCounts(
         {state: count for state, count in counts.items() if count},

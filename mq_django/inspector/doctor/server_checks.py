@@ -19,7 +19,7 @@ from mq_django.registry import groups
 from mq_django.transport.capabilities import Finding, examine
 from mq_django.transport.connections import get_client
 from mq_django.transport.failures import address, translate
-from mq_django.transport.scripts import Command
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sentinel_urls import sentinel_address
 from mq_django.transport.sessions import Pooled, Session, Transport
 
@@ -198,64 +198,44 @@ def _name(command: Command) -> str:
     return " ".join(map(str, command[:2])) if command[0] in CONTAINERS else str(command[0]).upper()
 
 
+#: Commands by what follows their key.
+_BY_ARGUMENTS: Mapping[tuple[Argument, ...], str] = {
+    (): "DEL EXISTS HGETALL HLEN LLEN LPOP PERSIST STRLEN TYPE XLEN ZCARD",
+    ("",): "APPEND RPUSH SET",
+    (0,): "HSCAN LINDEX ZSCAN",
+    (0, 0): "GETRANGE ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE",
+    (0, "doctor"): "ZADD",
+    (1,): "EXPIRE HRANDFIELD PEXPIRE",
+    ("doctor",): "HDEL HEXISTS HGET HMGET HSTRLEN ZREM ZSCORE",
+    ("doctor", ""): "HSET HSETNX",
+    ("doctor", 0): "HINCRBY",
+    ("*", "type", ""): "XADD",
+    ("0-1",): "XDEL",
+    ("-", "+"): "XRANGE",
+    ("+", "-"): "XREVRANGE",
+    ("MINID", "~", 0): "XTRIM",
+}
+
+
 def commands_of(queue: QueueConfig) -> Sequence[Command]:
     """Return each command that consumers and producers send, or their scripts run, once.
 
     A test compares them with those that docs/settings.md has for a consumer.
     """
     # A key that nothing uses: if a proxy sent the commands to another server than MULTI, nothing would be lost.
-    keys, key = queue.keys, queue.keys.result("doctor")
+    keys, key, group = queue.keys, queue.keys.result("doctor"), queue.keys.group
     return [
         ("EVAL", "return 1", 1, key),
         # A session replaces EVALSHA in capitals by the text of a script of ours.
         ("evalsha", "0" * 40, 1, key),
         ("TIME",),
+        ("INFO",),
         ("PUBLISH", keys.wake, ""),
         ("SUBSCRIBE", keys.wake),
         ("UNSUBSCRIBE", keys.wake),
-        *_of_streams(key, keys.group),
         ("MEMORY", "USAGE", key),
-        ("INFO",),
-        ("ZADD", key, 0, "doctor"),
-        ("ZREM", key, "doctor"),
-        ("ZCARD", key),
-        ("ZCOUNT", key, 0, 0),
-        ("ZSCORE", key, "doctor"),
-        ("ZRANGE", key, 0, 0),
-        ("ZRANGEBYSCORE", key, 0, 0),
-        ("ZREMRANGEBYSCORE", key, 0, 0),
-        ("ZREMRANGEBYRANK", key, 0, 0),
-        ("ZSCAN", key, 0),
-        ("HSET", key, "doctor", ""),
-        ("HSETNX", key, "doctor", ""),
-        ("HGET", key, "doctor"),
-        ("HMGET", key, "doctor"),
-        ("HDEL", key, "doctor"),
-        ("HEXISTS", key, "doctor"),
-        ("HLEN", key),
-        ("HSTRLEN", key, "doctor"),
-        ("HINCRBY", key, "doctor", 0),
-        ("HGETALL", key),
-        ("HSCAN", key, 0),
-        ("EXPIRE", key, 1),
-        ("PEXPIRE", key, 1),
-        ("EXISTS", key),
-        ("TYPE", key),
-        ("DEL", key),
-        *_of_results(key),
-        *(("LINDEX", key, 0), ("LLEN", key), ("LPOP", key), ("RPUSH", key, ""), ("PERSIST", key)),
-    ]
-
-
-def _of_streams(key: str, group: str) -> Sequence[Command]:
-    return [
-        ("XADD", key, "*", "type", ""),
+        *((name, key, *arguments) for arguments, names in _BY_ARGUMENTS.items() for name in names.split()),
         ("XACK", key, group, "0-1"),
-        ("XDEL", key, "0-1"),
-        ("XRANGE", key, "-", "+"),
-        ("XREVRANGE", key, "+", "-"),
-        ("XTRIM", key, "MINID", "~", 0),
-        ("XLEN", key),
         ("XREAD", "STREAMS", key, "0-0"),
         ("XREADGROUP", "GROUP", group, "doctor", "STREAMS", key, ">"),
         ("XCLAIM", key, group, "doctor", 0, "0-1"),
@@ -266,16 +246,6 @@ def _of_streams(key: str, group: str) -> Sequence[Command]:
         ("XINFO", "STREAM", key),
         ("XINFO", "GROUPS", key),
         ("XINFO", "CONSUMERS", key, group),
-    ]
-
-
-def _of_results(key: str) -> Sequence[Command]:
-    return [
-        ("APPEND", key, ""),
-        ("SET", key, ""),
-        ("GETRANGE", key, 0, 0),
-        ("STRLEN", key),
-        ("HRANDFIELD", key, 1),
     ]
 
 
