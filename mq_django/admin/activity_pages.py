@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from mq_django.admin.job_pages import summary
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, sentence_of
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, attachment, needs, sections, sentence_of
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import is_run_id
 from mq_django.core.jsontext import LARGEST, whole
@@ -156,7 +156,6 @@ def _rows(page: Page, found: Sequence[Action]) -> list[dict[str, Any]]:
 
 
 def _row(page: Page, found: Action, job: BackgroundJob | None, end: str, *, can_end: bool) -> dict[str, Any]:
-    more = len(found.queues) - MAX_SHOWN + found.more
     result = _result(found)
     if found.verb not in ("finish job", "cancel job"):
         result = summary(job) if job is not None else end or result
@@ -167,7 +166,7 @@ def _row(page: Page, found: Action, job: BackgroundJob | None, end: str, *, can_
         "source": text.visible(found.source, limit=20),
         "verb": label_of(found),
         "queues": [(text.visible(name, limit=160), page.queue_url(name)) for name in found.queues[:MAX_SHOWN]],
-        "more_queues": text.number(more) if more > 0 else "",
+        "more_queues": text.beyond(len(found.queues) + found.more, MAX_SHOWN),
         "about": [(text.visible(shown, limit=200), url) for shown, url in _about(page, found)],
         "chips": filter_form.chips(_filter(found), can_see_data=page.can(SEE_DATA)),
         "reason": text.visible(found.reason, limit=MAX_REASON) if found.reason else "",
@@ -294,9 +293,7 @@ def export(page: Page) -> Any:
     # Read before the headers are sent, so that Redis away is a page.
     first = action_log.search(criteria, limit=BATCH)
     lines = _lines(criteria, first, can_see_data=page.can(SEE_DATA))
-    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = 'attachment; filename="activity.csv"'
-    return response
+    return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers=attachment("activity.csv"))
 
 
 class _Echo:
@@ -312,7 +309,7 @@ def _lines(criteria: Criteria, found: Scanned[Action], *, can_see_data: bool) ->
     try:
         while True:
             for each in found.rows:
-                yield writer.writerow(map(_cell, _values(each, can_see_data=can_see_data)))
+                yield writer.writerow(map(text.spreadsheet_cell, _values(each, can_see_data=can_see_data)))
             count += len(found.rows)
             if not found.after or count >= MAX_EXPORTED:
                 return
@@ -328,8 +325,3 @@ def _values(found: Action, *, can_see_data: bool) -> Iterator[str]:
     yield " ".join(found.about if can_see_data else (_without_key(found, name) for name in found.about))
     yield ", ".join(filter_form.conditions(_filter(found), can_see_data=can_see_data))
     yield from (str(found.done), found.result, found.target, found.reason, found.job, found.error)
-
-
-def _cell(value: str) -> str:
-    """Return a value that no spreadsheet takes for a formula."""
-    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, override
 
@@ -27,9 +27,11 @@ from mq_django.admin.ui.page import (
     SEE_DATA,
     VIEW,
     Page,
+    attachment,
     chosen,
     confirm,
     needs,
+    one_of,
     report,
 )
 from mq_django.conf import get_config
@@ -92,15 +94,9 @@ FIELDS_OF_DEAD = (*filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, state: str, what: str) -> HttpResponse:
     """Begin a job on all messages of a place that match."""
-    where = job_pages.partition_for(state)
-    for action in ACTIONS[where]:
-        if action == what:
-            return (
-                _delete_all(page, name=name, state=where)
-                if what == job_pages.DELETE
-                else _act(page, name, where, action)
-            )
-    raise Http404
+    where = partition_for(state)
+    action = one_of(what, ACTIONS[where])
+    return _delete_all(page, name=name, state=where) if action == DELETE else _act(page, name, where, action)
 
 
 @needs(VIEW, OPERATE, PURGE)
@@ -111,24 +107,22 @@ def _delete_all(page: Page, name: str, state: ActionableState) -> HttpResponse:
 @needs(VIEW)
 def old_purge(page: Page, name: str, state: str) -> HttpResponse:
     """Go from the old address of a purge to its question."""
-    return HttpResponseRedirect(
-        page.url("act_on_all", name, job_pages.partition_for(state), job_pages.DELETE) + page.query
-    )
+    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(state), DELETE) + page.query)
 
 
 def _act(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
     fields = FIELDS_OF_DEAD if state == "dead" else FIELDS
-    filter_form.refuse_others(page, *fields, "until", "rate", *([job_pages.TARGET] if what == job_pages.MOVE else []))
+    filter_form.refuse_others(page, *fields, "until", "rate", *([job_pages.TARGET] if what == MOVE else []))
     criteria, until = filter_form.criteria(page), filter_form.given(page, "until") or ""
     if not page.is_confirmed:
         return _ask(page, name, state, what, criteria, until)
     rate = _read_rate(filter_form.given(page, "rate") or "")
     if state != "dead" and not until:
         raise InvalidFilter(_("The time of the preview is missing."))
-    target = job_pages.chosen_target(page, name) if what == job_pages.MOVE else ""
+    target = chosen_target(page, name) if what == MOVE else ""
     # The history has the number that the user was asked about.
     found = jobs.count_matching(name, state, criteria, until=until)
-    who = escape(page.request.user.get_username())
+    who = escape(page.username)
     begun = jobs.begin(name, what, state, who=who, criteria=criteria, until=until, rate=rate, target=target)
     if begun.word == "nothing":
         return _nothing(page, name, state, what)
@@ -169,7 +163,7 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
         more.append(_("Pending messages stay."))
     if state == "ready" and GROUP_SEPARATOR in name:
         more.append(_("Messages in the log of the topic stay: move the group to skip them."))
-    return job_pages.confirm_act(
+    return confirm_act(
         page,
         name,
         state,
@@ -189,7 +183,7 @@ def _ask(page: Page, name: str, state: ActionableState, what: What, criteria: Fi
 def _nothing(page: Page, name: str, state: ActionableState, what: What) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
     sentence = sentences.get(state) or _("There is nothing to cancel.")
-    if what == job_pages.MOVE and state != "dead":
+    if what == MOVE and state != "dead":
         sentence = _("There is nothing to move.")
     return page.leave(page.url("messages", name, state), sentence, messages.INFO)
 
@@ -246,7 +240,6 @@ def act_on_chosen(page: Page, name: str, state: MessageState) -> HttpResponse:
             act_url=page.url("chosen", name, state) + query,
             fields=[("action", what), *((CHOSEN, ref) for ref in refs)],
             listed=[text.visible(label, limit=200) for label in labels],
-            unlisted=max(0, len(refs) - MAX_LISTED),
         )
     if what == CANCEL:
         _cancel(page, name, state, entries, labels)
@@ -309,8 +302,7 @@ def _of_handled(page: Page, name: str, what: str) -> HttpResponse:
             tab="handled",
             back_url=list_url,
             fields=[("action", what), *((CHOSEN, ref) for ref in refs)],
-            listed=[text.visible(f"{view.name} {view.id}", limit=200) for view in views[:MAX_LISTED]],
-            unlisted=max(0, count - MAX_LISTED),
+            listed=[text.visible(f"{view.name} {view.id}", limit=200) for view in views],
         )
     outcome = _publish_again(name, views)
     outcome.missing += len(found) - len(views)
@@ -328,8 +320,7 @@ def _of_handled(page: Page, name: str, what: str) -> HttpResponse:
 def _exported(name: str, views: Sequence[MessageView]) -> HttpResponse:
     lines = "".join(f"{json.dumps(exported(view))}\n" for view in views)
     file = f"{name.replace(GROUP_SEPARATOR, '-')}-handled.jsonl"
-    disposition = {"Content-Disposition": f'attachment; filename="{file}"'}
-    return HttpResponse(lines, content_type="application/x-ndjson", headers=disposition)
+    return HttpResponse(lines, content_type="application/x-ndjson", headers=attachment(file))
 
 
 @recorded("publish", effect=lambda given, made: effect_of(given, made)._replace(about=made.examples))

@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import MAX_LISTED, OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections
 from mq_django.admin.ui.text import bar
 from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.partitions import public_name
@@ -58,10 +58,9 @@ def stop(page: Page, who: str) -> HttpResponse:
 
 
 def _ask(page: Page, who: str, what: processes.Ask) -> HttpResponse:
-    asked = text.from_url(who).decode(errors="replace")
-    back_url = page.url("consumers")
+    asked = _consumer(who)
     if not page.is_confirmed:
-        return _confirm(page, asked, what, back_url)
+        return _confirm(page, asked, what)
     queues = processes.ask(asked, what)
     name = escape(asked)[:200]
     if not queues:
@@ -73,14 +72,14 @@ def _ask(page: Page, who: str, what: processes.Ask) -> HttpResponse:
     page.say(messages.SUCCESS, said[what] % {"name": name})
     for queue in queues:
         page.log(queue, f"Asked {name} to {'go quiet' if what == 'quiet' else 'stop'}")
-    return HttpResponseRedirect(back_url)
+    return HttpResponseRedirect(page.url("consumers"))
 
 
 def _gone(page: Page, who: str) -> HttpResponse:
     return page.leave(page.url("consumers"), _("“%(name)s” is gone: it has stopped.") % {"name": escape(who)[:200]})
 
 
-def _confirm(page: Page, asked: str, what: processes.Ask, back_url: str) -> HttpResponse:
+def _confirm(page: Page, asked: str, what: processes.Ask) -> HttpResponse:
     found = processes.everybody(asked)
     selected = [
         process
@@ -118,9 +117,8 @@ def _confirm(page: Page, asked: str, what: processes.Ask, back_url: str) -> Http
         sentences[what] % {"running": text.number(running)},
         words[what],
         tab="consumers",
-        listed=[text.visible(name, limit=160) for name in names[:MAX_LISTED]],
-        unlisted=max(0, len(names) - MAX_LISTED),
-        back_url=back_url,
+        listed=[text.visible(name, limit=160) for name in names],
+        back_url=page.url("consumers"),
         dangerous=what == "stop",
     )
 
@@ -131,10 +129,10 @@ def _context(page: Page) -> dict[str, Any]:
         "tabs": sections(page, "consumers"),
         "summary": _summary(found),
         "supervisors": [_supervisor(page, found, one) for one in found.supervisors[:MAX_SHOWN]],
-        "unlisted": text.number(len(found.supervisors) - MAX_SHOWN) if len(found.supervisors) > MAX_SHOWN else "",
+        "unlisted": text.beyond(len(found.supervisors), MAX_SHOWN),
         "left_out": text.number(found.left_out) if found.left_out else "",
         "alone": [{"name": name, "url": page.queue_url(name)} for name in found.alone[:MAX_ALONE]],
-        "more_alone": text.number(len(found.alone) - MAX_ALONE) if len(found.alone) > MAX_ALONE else "",
+        "more_alone": text.beyond(len(found.alone), MAX_ALONE),
     }
 
 
@@ -186,7 +184,7 @@ def _process(
         "since": text.moment(one.since_ms, now=found.now_ms),
         **_queues(page, one),
         "running": [_running(page, item) for item in one.running[:MAX_RUNNING]],
-        "more": text.number(len(one.running) - MAX_RUNNING) if len(one.running) > MAX_RUNNING else "",
+        "more": text.beyond(len(one.running), MAX_RUNNING),
         "handled": text.number(one.handled),
         "failed": text.number(one.failed),
         "has_failed": one.failed > 0,

@@ -125,7 +125,7 @@ def _hold(page: Page, name: str, asked: dict[str, str]) -> None:
         QueueFull: the queue has too many holds.
     """
     about = {field: asked[field] or None for field in ("name", "key")}
-    given: dict[str, Any] = {**about, "who": page.request.user.get_username(), "reason": asked["reason"]}
+    given: dict[str, Any] = {**about, "who": page.username, "reason": asked["reason"]}
     span, probe = {period(span): span for span in SPANS}.get(asked["span"]), whole(asked["probe"])
     if bool(asked["probe"]) != bool(probe) or bool(asked["span"]) != (span is not None):
         raise InvalidFilter(_("There is no such time."))

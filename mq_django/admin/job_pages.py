@@ -2,23 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, tabs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, one_of, tabs
 from mq_django.core.jsontext import whole
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import action_log, dead_letters, jobs
 from mq_django.inspector.action_log import CLOSE_MS, Action, Criteria
-from mq_django.inspector.jobs import ActionableState, BackgroundJob, Matching, pace_of
+from mq_django.inspector.jobs import ACTIONS, ActionableState, BackgroundJob, Matching, pace_of
 from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queues import quick_stats
 
@@ -139,11 +139,7 @@ def partition_for(word: str) -> ActionableState:
     Raises:
         Http404: no jobs are on messages in this state.
     """
-    for state in get_args(ActionableState):
-        if word == state:
-            found: ActionableState = state
-            return found
-    raise Http404
+    return one_of(word, ACTIONS)
 
 
 def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
@@ -290,7 +286,6 @@ def confirm_act(
     act_url: str,
     fields: list[tuple[str, str]],
     listed: Sequence[SafeString] = (),
-    unlisted: int = 0,
     more: Sequence[str] = (),
     inputs: Sequence[Mapping[str, Any]] = (),
     samples: Mapping[str, Any] | None = None,
@@ -314,7 +309,7 @@ def confirm_act(
         back_url=page.url("messages", name, state) + filter_form.query(page),
         fields=fields,
         listed=listed,
-        unlisted=unlisted,
+        count=found.count if listed else 0,
         dangerous=verb in (DELETE, CANCEL, PURGE_READY),
         inputs=inputs,
         samples=samples,

@@ -42,7 +42,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "limits_url": page.url("limits", name) if whole.changeable and page.can(OPERATE) else "",
         "limit_keys": [_key(page, name, limits, found, use.now_ms) for found in use.page],
         "keys_waiting": text.number(use.keys),
-        "keys_unlisted": text.number(use.keys - len(use.page)) if use.keys > len(use.page) else "",
+        "keys_unlisted": text.beyond(use.keys, len(use.page)),
         "parked": text.number(use.parked),
         "has_key_rate": limits.key_rate is not None,
         "has_key_concurrency": limits.key_concurrency is not None,
@@ -180,7 +180,7 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
         "parked": text.number(found.parked),
         "waits": _waits(found) if found.parked and head else "",
         "heads": [_head(page, name, each, found.now_ms) for each in found.heads],
-        "unlisted_heads": text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",
+        "unlisted_heads": text.beyond(found.tokens, len(found.heads)),
         "rows": [
             {
                 "id": _id(message.id),
@@ -190,7 +190,7 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
             }
             for message in found.first
         ],
-        "unlisted": text.number(found.parked - len(found.first)) if found.parked > len(found.first) else "",
+        "unlisted": text.beyond(found.parked, len(found.first)),
         "head_field": HEAD,
         "head_id": "" if head is None else _reference(head),
         "skip_url": page.url("line_skip", name, line) if head and head.can_be_skipped else "",
@@ -402,7 +402,7 @@ def change(page: Page, name: str) -> HttpResponse:
     values: Any = {each: posted.get(each) or SETTINGS for each in names if posted.get(each) != posted.get(SEEN + each)}
     reason = posted.get("reason", "")
     try:
-        if not values or not set_limits(name, **values, who=page.request.user.get_username(), reason=reason):
+        if not values or not set_limits(name, **values, who=page.username, reason=reason):
             return page.leave(url, _("No limit was changed."), messages.INFO)
     except InvalidArguments:
         page.say(messages.ERROR, _("A rate is such as 10/s, 100/m or 5/10s, a concurrency a number from 1."))

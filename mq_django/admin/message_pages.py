@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -23,8 +23,10 @@ from mq_django.admin.ui.page import (
     SEE_DATA,
     VIEW,
     Page,
+    attachment,
     confirm,
     needs,
+    one_of,
     sentence_of,
     tabs,
 )
@@ -63,10 +65,7 @@ FORCE = "force"
 
 def state_of(word: str) -> MessageState:
     """Return the state in an address, or raise Http404."""
-    for state in TITLES:
-        if word == state:
-            return state
-    raise Http404
+    return one_of(word, TITLES)
 
 
 def _get(page: Page, name: str, state: str, ref: str) -> MessageView | None:
@@ -420,10 +419,8 @@ def export(page: Page, name: str) -> Any:
     filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
     description = filter_form.describe(page, log=True)
     page.log(name, f"Exported the dead letters: {description}" if description else "Exported the dead letters")
-    response = StreamingHttpResponse(_lines(name, filter_form.criteria(page)), content_type="application/x-ndjson")
-    file = name.replace(GROUP_SEPARATOR, "-")
-    response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'
-    return response
+    lines, file = _lines(name, filter_form.criteria(page)), f"{name.replace(GROUP_SEPARATOR, '-')}-dead.jsonl"
+    return StreamingHttpResponse(lines, content_type="application/x-ndjson", headers=attachment(file))
 
 
 def _lines(name: str, criteria: Filter) -> Iterator[str]:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.charts import Mark
 from mq_django.admin.ui.filter_form import moment
-from mq_django.admin.ui.page import VIEW, Page, needs, sections, state_labels
+from mq_django.admin.ui.page import VIEW, Page, attachment, needs, sections, state_labels
 from mq_django.core import clock
 from mq_django.core.jsontext import LAST_MS, whole
 from mq_django.core.texts import escape
@@ -198,7 +198,7 @@ def show(page: Page) -> HttpResponse:
         marks=[(text.moment(mark.ms, exact=True), mark.sentence) for mark in sorted(marks, key=lambda mark: mark.ms)],
         menus=_menus(asked),
         rows=[_row(asked, row) for row in found.rows[:MAX_ROWS]],
-        unlisted=text.number(unlisted) if (unlisted := len(found.rows) - MAX_ROWS) > 0 else "",
+        unlisted=text.beyond(len(found.rows), MAX_ROWS),
         rows_left_out=found.rows_left_out,
         row_head=_by(asked)[asked.by],
         has_times=asked.by == BY[0],
@@ -300,11 +300,6 @@ def _iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 
 
-def _cell(value: Any) -> Any:
-    """Return a value that spreadsheets do not take for a formula: names may be anything."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
-
-
 def _pair(spreads: Sequence[Spread], step: int) -> tuple[float | None, float | None]:
     spread = spreads[step] if spreads else Spread()
     return _finite(spread.p50), _finite(spread.p95)
@@ -376,13 +371,12 @@ def _csv(name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
     lines = StringIO()
     writer = csv.writer(lines)
     writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    writer.writerows(map(text.spreadsheet_cell, row.values()) for row in rows)
     return _file(f"{name}.csv", lines.getvalue(), "text/csv; charset=utf-8")
 
 
 def _file(name: str, content: str, kind: str) -> HttpResponse:
     """Return a file to download."""
-    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-    found: Any = StreamingHttpResponse([content.encode()], content_type=kind, headers=disposition)
+    found: Any = StreamingHttpResponse([content.encode()], content_type=kind, headers=attachment(name))
     answer: HttpResponse = found
     return answer

@@ -74,7 +74,7 @@ def _context(page: Page) -> dict[str, Any]:
         **listed_problems(page, wrong),
         "summary": said % {"count": counted(waiting, is_more=is_more)},
         "rows": [_row(page, view) for view in rows[:MAX_ROWS_SHOWN]],
-        "more_rows": _beyond(len(rows), MAX_ROWS_SHOWN),
+        "more_rows": text.beyond(len(rows), MAX_ROWS_SHOWN),
         "keeps": any(view.retained for view in found),
         "has_databases": len({view.database for view in found}) > 1,
     }
@@ -99,11 +99,6 @@ def tile(page: Page, name: str) -> list[dict[str, Any]]:
             "bad": bool(note),
         }
     ]
-
-
-def _beyond(count: int, shown: int) -> str:
-    """Return how many are not shown, for a page; "" if all are."""
-    return text.number(count - shown) if count > shown else ""
 
 
 def _row(page: Page, view: OutboxView) -> dict[str, Any]:
@@ -257,7 +252,7 @@ def _confirm(page: Page, what: str, database: str, destination: str, rows: list[
             text.visible(f"{row.destination} {row.name} {row.message_id}", limit=200)
             for row in (_rows(database, rows) if rows else first)
         ],
-        unlisted=max(0, count - MAX_LISTED),
+        count=count,
         dangerous=not is_retry,
     )
 

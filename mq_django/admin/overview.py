@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, filterfalse
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -232,18 +233,10 @@ def read(chosen: QueueFilter, stars: Collection[str]) -> Listing:
         return Listing(inspector.overview(names) if names else [], names, total, is_part=False)
     names = to_read = [name for name in names if chosen.names(name)]
     if chosen.sort.removeprefix("-") == "name" and not (chosen.hides_idle or chosen.of or chosen.by_prefix):
-        queues = _starred_first(_sorted(filter(_is_queue, names), str, chosen.sort), str, stars)
-        shown = _paginator(queues).get_page(chosen.number).object_list
+        queues = _ordered(filterfalse(is_group, names), chosen.sort, key=str, name=str, stars=stars)
+        shown = Paginator(queues, PER_PAGE).get_page(chosen.number).object_list
         to_read = [*shown, *filter(is_group, names)]
     return Listing(inspector.overview(to_read) if to_read else [], names, total, is_part=True)
-
-
-def _name(entry: Entry) -> str:
-    return entry.name
-
-
-def _is_queue(name: str) -> bool:
-    return not is_group(name)
 
 
 def table(
@@ -254,22 +247,19 @@ def table(
     for problem in problems:
         of_queue[problem.queue].append(problem)
     views = [view for view in found.views if not is_group(view.name) and chosen.matches(view)]
-    entries = sorted(_entries(views, of_queue, by_prefix=chosen.by_prefix), key=_name)
-    ordered = _starred_first(_sorted(entries, COLUMNS[chosen.sort.removeprefix("-")].key, chosen.sort), _name, stars)
+    name, key = attrgetter("name"), COLUMNS[chosen.sort.removeprefix("-")].key
+    entries = sorted(_entries(views, of_queue, by_prefix=chosen.by_prefix), key=name)
+    ordered = _ordered(entries, chosen.sort, key=key, name=name, stars=stars)
     # If only this page was read, there are others that were not.
     is_one = found.is_part and len(found.views) < len(found.names)
-    count = sum(map(_is_queue, found.names)) if is_one else len(views)
-    pages = _paginator(range(count) if is_one else ordered)
+    count = sum(not is_group(name) for name in found.names) if is_one else len(views)
+    pages = Paginator(range(count) if is_one else ordered, PER_PAGE)
     shown = ordered if is_one else list(pages.get_page(chosen.number).object_list)
     return {
         "rows": [_row(page, chosen, entry, stars) for entry in shown],
         "shown": count,
         "pages": _pages(pages, chosen) if pages.num_pages > 1 else [],
     }
-
-
-def _paginator(found: Sequence[Any]) -> "Paginator[Any]":
-    return Paginator(found, PER_PAGE)
 
 
 def _pages(pages: "Paginator[Any]", chosen: QueueFilter) -> list[dict[str, Any]]:
@@ -285,13 +275,12 @@ def _pages(pages: "Paginator[Any]", chosen: QueueFilter) -> list[dict[str, Any]]
     ]
 
 
-def _sorted(found: Iterable[Any], key: Callable[[Any], Any], sort: str) -> list[Any]:
-    """Return rows, which are in the order of their names, in another one; of the same value by name."""
-    return sorted(found, key=key, reverse=sort.startswith("-"))
-
-
-def _starred_first(found: list[Any], name: Callable[[Any], str], stars: Collection[str]) -> list[Any]:
-    return sorted(found, key=lambda one: name(one) not in stars)
+def _ordered(
+    found: Iterable[Any], sort: str, *, key: Callable[[Any], Any], name: Callable[[Any], str], stars: Collection[str]
+) -> list[Any]:
+    """Return rows, which are in the order of their names, in another one, starred ones first; then by name."""
+    ordered = sorted(found, key=key, reverse=sort.startswith("-"))
+    return sorted(ordered, key=lambda one: name(one) not in stars)
 
 
 def _entries(
@@ -452,7 +441,7 @@ def _context(page: Page, chosen: QueueFilter, stars: Collection[str]) -> dict[st
         "shows_topics": bool(get_config().topics),
         "topics": rows,
         "jobs": jobs[:MAX_JOBS],
-        "more_jobs": text.number(len(jobs) - MAX_JOBS) if len(jobs) > MAX_JOBS else "",
+        "more_jobs": text.beyond(len(jobs), MAX_JOBS),
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
     }
@@ -499,7 +488,7 @@ def pause_all(page: Page) -> HttpResponse:
         return _ask_to_pause(page)
     given = page.request.POST
     reason, name = given.get("reason", ""), given.get("name", "").strip() or actions.offered_name()
-    found = actions.pause_all(who=page.request.user.get_username(), reason=reason, name=name)
+    found = actions.pause_all(who=page.username, reason=reason, name=name)
     count = len(found.changed)
     done = ngettext("%(count)s queue was paused.", "%(count)s queues were paused.", count)
     if found.unchanged:
@@ -541,8 +530,7 @@ def _ask_to_pause(page: Page) -> HttpResponse:
         title % {"count": text.number(len(running))},
         stays(running),
         _("Yes, pause all"),
-        listed=[text.visible(view.name, limit=200) for view in running[:MAX_LISTED]],
-        unlisted=max(0, len(running) - MAX_LISTED),
+        listed=[text.visible(view.name, limit=200) for view in running],
         inputs=[
             {
                 **name_input,
@@ -559,7 +547,7 @@ def _ask_to_resume(page: Page) -> HttpResponse:
     if not found:
         return page.leave(page.url("changelist"), _("No queue is paused."), messages.INFO)
     named = [one for one in found if one.pause.name]
-    who = escape(page.request.user.get_username())[: actions.MAX_WHO]
+    who = escape(page.username)[: actions.MAX_WHO]
     # The actions of colleagues may not be over.
     own = [one for one in named if one.pause.who == who] if len(named) > 1 else named
     return confirm(

@@ -82,14 +82,13 @@ def _kinds(page: Page, found: Sequence[QueueProblem]) -> Iterator[dict[str, Any]
     order = get_args(Problem)
     for kind, group in groupby(sorted(found, key=lambda each: order.index(each.kind)), key=lambda each: each.kind):
         same = list(group)
-        more = len(same) - MAX_OF_KIND
         yield {
             "kind": kind,
             "title": title(kind),
             "count": text.number(len(same)),
             "advice": advice(kind),
             "rows": [_row(page, problem) for problem in same[:MAX_OF_KIND]],
-            "more": text.number(more) if more > 0 else "",
+            "more": text.beyond(len(same), MAX_OF_KIND),
         }
 
 
@@ -200,8 +199,7 @@ def silence(page: Page) -> HttpResponse:
             inputs=[until, why],
         )
     reason = page.request.POST.get("reason", "")
-    who = page.request.user.get_username()
-    mute(problem.queue, problem.kind, seconds=span.total_seconds(), who=who, reason=reason)
+    mute(problem.queue, problem.kind, seconds=span.total_seconds(), who=page.username, reason=reason)
     because = f": {reason.strip()[:MAX_REASON]}" if reason.strip() else ""
     page.log(problem.queue, f"Muted {problem.kind} for {chosen}{because}")
     return page.leave(back, _("The problem is muted."), messages.SUCCESS)

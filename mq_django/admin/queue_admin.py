@@ -9,6 +9,7 @@ from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, register_converter
+from django.urls.converters import StringConverter
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from mq_django.admin import (
@@ -44,16 +45,10 @@ from mq_django.models import Queue
 _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 
 
-class StateConverter:
+class StateConverter(StringConverter):
     """The state of the messages that a list has, in a path."""
 
     regex = "|".join(TITLES)
-
-    def to_python(self, value: str) -> str:
-        return value
-
-    def to_url(self, value: str) -> str:
-        return value
 
 
 register_converter(StateConverter, "mq_state")

@@ -16,7 +16,6 @@ from mq_django.admin import hold_pages, limit_pages, outbox_page, schedule_rows,
 from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, filter_form, text
 from mq_django.admin.ui.page import (
-    MAX_LISTED,
     OPERATE,
     PURGE,
     VIEW,
@@ -118,7 +117,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "purge_url": page.url("act_on_all", name, "ready", "delete"),
         "publish_url": "" if GROUP_SEPARATOR in name else page.url("publish", name),
         "consumers": [_consumer(view, found) for found in view.consumers[:MAX_CONSUMERS]],
-        "unlisted_consumers": text.number(unlisted) if (unlisted := len(view.consumers) - MAX_CONSUMERS) > 0 else "",
+        "unlisted_consumers": text.beyond(len(view.consumers), MAX_CONSUMERS),
         "external": view.external,
         "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
         **charts.frame(page, page.url("figures", name)),
@@ -210,7 +209,7 @@ def pause(page: Page, name: str) -> HttpResponse:
         title, button, sentence = _("Pause the queue?"), _("Yes, pause it"), stays([quick_stats(name)])
         return confirm(page, name, title, sentence, button, inputs=[reason_input()])
     reason = page.request.POST.get("reason", "")
-    changed = actions.pause(name, who=page.request.user.get_username(), reason=reason)
+    changed = actions.pause(name, who=page.username, reason=reason)
     said = _("The queue is paused.") if changed else _("The queue was already paused.")
     return _done(page, name, said, paused_for(reason) if changed else "")
 
@@ -232,8 +231,7 @@ def resume(page: Page, name: str) -> HttpResponse:
             goes_on(view.ready),
             _("Yes, resume it"),
             fields=[(ENTRY, entry)] if entry else [],
-            listed=[text.visible(each, limit=1000) for each in paused[:MAX_LISTED]],
-            unlisted=max(0, len(paused) - MAX_LISTED),
+            listed=[text.visible(each, limit=1000) for each in paused],
         )
     changed = actions.resume(name)
     said = _("The queue was resumed.") if changed else _("The queue was not paused.")

@@ -49,15 +49,15 @@ def add(page: Page, name: str) -> HttpResponse:
     """Show the form, and create a schedule."""
     asked = page.request.POST.dict()
     if page.request.method != "POST":
-        return _form(page, name, {}, act_url=page.url("schedule_add", name))
+        return _form(page, name, {})
     called = str(asked.get(NAME, "")).strip()
     try:
-        schedules.create(called, queue=name, by=_user(page), paused=PAUSED in asked, **_options(asked, {}))
+        schedules.create(called, queue=name, by=page.username, paused=PAUSED in asked, **_options(asked, {}))
     except (ScheduleError, InvalidMessage, MissingDependency) as error:
-        return _form(page, name, asked, act_url=page.url("schedule_add", name), error=str(error))
-    page.say(messages.SUCCESS, _("Schedule “%(name)s” was created.") % {"name": escape(called)})
+        return _form(page, name, asked, error=str(error))
     page.log(name, f"Created schedule {called}")
-    return HttpResponseRedirect(page.queue_url(name))
+    said = _("Schedule “%(name)s” was created.") % {"name": escape(called)}
+    return page.leave(page.queue_url(name), said, messages.SUCCESS)
 
 
 @needs(VIEW, SEE_DATA, OPERATE)
@@ -68,21 +68,16 @@ def change(page: Page, name: str) -> HttpResponse:
     found = plans.find(name, called, Origin.RUNTIME)
     if found is None:
         return page.leave(page.queue_url(name), _("This schedule no longer exists, or is in the code."))
-    act_url = change_url(page, found)
     if page.request.method != "POST":
-        return _form(page, name, _written(found), act_url=act_url, changed=found)
+        return _form(page, name, _written(found), changed=found)
     try:
         options: Any = {**dict.fromkeys((*TEXTS, *NUMBERS, *JSON)), **_options(asked, found.options)}
-        schedules.update(called, queue=name, by=_user(page), version=str(asked.get(VERSION, "")), **options)
+        schedules.update(called, queue=name, by=page.username, version=str(asked.get(VERSION, "")), **options)
     except (ScheduleError, InvalidMessage, MissingDependency) as error:
-        return _form(page, name, asked, act_url=act_url, changed=found, error=str(error))
-    page.say(messages.SUCCESS, _("Schedule “%(name)s” was changed.") % {"name": escape(called)})
+        return _form(page, name, asked, changed=found, error=str(error))
     page.log(name, f"Changed schedule {called}")
-    return HttpResponseRedirect(page.queue_url(name))
-
-
-def _user(page: Page) -> str:
-    return str(page.request.user.get_username())
+    said = _("Schedule “%(name)s” was changed.") % {"name": escape(called)}
+    return page.leave(page.queue_url(name), said, messages.SUCCESS)
 
 
 def _options(asked: Mapping[str, Any], original: Mapping[str, Any]) -> Any:
@@ -117,7 +112,6 @@ def _form(
     name: str,
     asked: Mapping[str, Any],
     *,
-    act_url: str,
     changed: PlannedSchedule | None = None,
     error: str = "",
 ) -> HttpResponse:
@@ -135,7 +129,7 @@ def _form(
         handled=[each for each in names if each not in tasks],
         problem="" if changed is None or not changed.problem else text.visible(changed.problem, limit=500),
         error=text.visible(error, limit=500) if error else "",
-        act_url=act_url,
+        act_url=page.url("schedule_add", name) if changed is None else change_url(page, changed),
         back_url=page.queue_url(name),
     )
 
@@ -210,7 +204,7 @@ def _view(
     button=gettext_lazy("Yes, pause it"),
 )
 def pause(page: Page, plan: PlannedSchedule) -> Done:
-    if not schedules.pause(plan.name, queue=plan.queue, by=page.request.user.get_username()):
+    if not schedules.pause(plan.name, queue=plan.queue, by=page.username):
         return Done(_("The schedule is already paused."))
     return Done(_("The schedule is paused."), "Paused schedule")
 
@@ -251,7 +245,7 @@ def skip(page: Page, plan: PlannedSchedule) -> Done:
     tick = _datetime(_tick_asked(page))
     if tick is None:
         return Done(_("The schedule has no such tick."))
-    schedules.skip(plan.name, queue=plan.queue, tick=tick, by=page.request.user.get_username())
+    schedules.skip(plan.name, queue=plan.queue, tick=tick, by=page.username)
     said = _("The tick of %(tick)s is skipped.") % {"tick": shown_tick(_tick_asked(page))}
     return Done(said, "Skipped a tick of schedule", f": {tick.isoformat()}")
 
@@ -324,9 +318,9 @@ def undo(page: Page, name: str) -> HttpResponse:
     options: Any = {**dict.fromkeys((*TEXTS, *NUMBERS, *JSON)), **before}
     try:
         if found.verb == "delete schedule":
-            schedules.create(called, queue=name, by=_user(page), paused=is_paused, **options)
+            schedules.create(called, queue=name, by=page.username, paused=is_paused, **options)
         else:
-            schedules.update(called, queue=name, by=_user(page), version=str(found.undo["changed"]), **options)
+            schedules.update(called, queue=name, by=page.username, version=str(found.undo["changed"]), **options)
     except (ScheduleError, InvalidMessage, MissingDependency) as error:
         return page.leave(back_url, _("Nothing was undone: %(error)s.") % {"error": str(error)})
     page.log(name, f"Undid: {found.verb} {called}")
@@ -383,7 +377,7 @@ def override(page: Page, name: str) -> HttpResponse:
         return _override_form(page, found, fields, back_url=back_url, error=_("Say why, for your colleagues."))
     try:
         times = _options({field: fields[field] for field in ("cron", "timezone", "every")}, {})
-        schedules.override(called, queue=name, by=_user(page), reason=fields["reason"], **times)
+        schedules.override(called, queue=name, by=page.username, reason=fields["reason"], **times)
     except (ScheduleError, MissingDependency) as error:
         return _override_form(page, found, fields, back_url=back_url, error=str(error))
     except (InvalidMessage, QueueFull) as error:

@@ -90,23 +90,16 @@ def _bound(offset: str, moment: str, otherwise: Offset) -> Offset:
 def _orders(asked: dict[str, str]) -> list[dict[str, Any]]:
     oldest_first = asked.get("order") == OLDEST_FIRST
     others = {field: value for field, value in asked.items() if field != "order"}
+    oldest = {**others, "order": OLDEST_FIRST}
     return [
         {"label": _("Newest first"), "url": f"?{urlencode(others)}", "is_current": not oldest_first},
-        {
-            "label": _("Oldest first"),
-            "url": f"?{urlencode({**others, 'order': OLDEST_FIRST})}",
-            "is_current": oldest_first,
-        },
+        {"label": _("Oldest first"), "url": f"?{urlencode(oldest)}", "is_current": oldest_first},
     ]
 
 
 def _progress(page: Page, asked: dict[str, str], scanned: int, after: str) -> dict[str, Any]:
-    seen = page.request.GET.get("seen", "")
-    total = scanned + (int(seen) if seen.isdecimal() and len(seen) < 16 else 0)
     return {
-        "looked": ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)
-        % {"count": text.number(total)},
-        "go_on": f"?{urlencode({**asked, 'after': after, 'seen': str(total)})}" if after else "",
+        **filter_form.onward(page, asked, scanned, after),
         "start_url": f"?{urlencode(asked)}",
         "is_later_page": "after" in page.request.GET,
     }

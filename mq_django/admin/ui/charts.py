@@ -410,10 +410,9 @@ def names(page: Page, activity: Activity) -> dict[str, Any]:
         {**name_cells(found), "url": query(span, found.name), "is_chosen": found.name == chosen}
         for found in activity.names[:MAX_NAMES]
     ]
-    unlisted = len(activity.names) - len(rows)
     return {
         "names": rows,
-        "unlisted_names": text.number(unlisted) if unlisted else "",
+        "unlisted_names": text.beyond(len(activity.names), MAX_NAMES),
         "names_left_out": activity.names_left_out,
     }
 

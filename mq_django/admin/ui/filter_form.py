@@ -4,7 +4,7 @@ Every page and every action reads filters here. A filter that cannot be applied 
 because without a filter an action would affect everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -249,15 +249,18 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
 
 def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict[str, Any]:
     """Return the progress of a scan, and the link that continues it."""
+    terms = {**asked(page), **({"id": message_id} if message_id else {})}
+    return {"is_filtered": bool(criteria(page, message_id)), **onward(page, terms, found.scanned, found.after)}
+
+
+def onward(page: Page, terms: Mapping[str, str], scanned: int, after: str) -> dict[str, Any]:
+    """Return how many messages were scanned, with those of the pages before, and the link that goes on."""
     seen = page.request.GET.get("seen", "")
-    before = int(seen) if seen.isdecimal() and len(seen) < 16 else 0
-    total = before + found.scanned
-    onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": found.after, "seen": str(total)}
+    total = scanned + (int(seen) if seen.isdecimal() and len(seen) < 16 else 0)
+    said = ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)
     return {
-        "is_filtered": bool(criteria(page, message_id)),
-        "looked": ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)
-        % {"count": text.number(total)},
-        "go_on": f"?{urlencode(onward)}" if found.after else "",
+        "looked": said % {"count": text.number(total)},
+        "go_on": f"?{urlencode({**terms, 'after': after, 'seen': str(total)})}" if after else "",
     }
 
 

@@ -1,11 +1,11 @@
 """The base of all pages: check permissions, render, confirm an action, handle errors of Redis."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 
 import django
@@ -14,7 +14,7 @@ from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import quote
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, get_urlconf, reverse
@@ -52,6 +52,8 @@ VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_que
 CONFIRMED = "confirmed"
 
 View = Callable[..., HttpResponse]
+
+Word = TypeVar("Word", bound=str)
 
 #: Total seconds for requests to Redis per page, so that a page takes at most 2.
 SECONDS = 1.2
@@ -171,6 +173,11 @@ class Page:
         """Return whether the request does an action that the user has confirmed."""
         return self.request.method == "POST" and CONFIRMED in self.request.POST
 
+    @property
+    def username(self) -> str:
+        """Return the name of the user."""
+        return self.request.user.get_username()
+
     def say(self, level: int, text: str) -> None:
         """Show a message on the next page."""
         messages.add_message(self.request, level, text)
@@ -213,7 +220,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     wants_json, load = page.request.path.endswith(".json"), _Load()
     _load.set(load)
     try:
-        with within(SECONDS), one_time(), acting(page.request.user.get_username(), "admin"):
+        with within(SECONDS), one_time(), acting(page.username, "admin"):
             if "name" in kwargs:
                 require_queue(kwargs["name"])
             elif "topic" in kwargs:
@@ -245,6 +252,23 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
             detail="" if busy else escape(str(error)),
             is_retried=page.request.method == "GET",
         )
+
+
+def one_of(word: str, known: Iterable[Word]) -> Word:
+    """Return the one of these words that an address has.
+
+    Raises:
+        Http404: it has none of them.
+    """
+    for each in known:
+        if word == each:
+            return each
+    raise Http404
+
+
+def attachment(name: str) -> dict[str, str]:
+    """Return the headers of a file to download."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 class _Load:
@@ -342,35 +366,23 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
     ]
 
 
-#: The key after "g" that opens a page for all queues.
-SHORTCUTS = {
-    "queues": "o",
-    "problems": "p",
-    "metrics": "m",
-    "consumers": "c",
-    "workflows": "w",
-    "activity": "a",
-    "schedules": "s",
-}
-
-
 def sections(page: Page, current: str) -> list[dict[str, Any]]:
-    """Return the tabs of the pages for all queues."""
+    """Return the tabs of the pages for all queues, each with the key that opens it after "g"."""
     found = [
-        ("queues", _("Queues"), page.url("changelist")),
-        ("problems", _("Problems"), page.url("problems")),
-        ("metrics", _("Metrics"), page.url("metrics")),
-        ("consumers", _("Consumers"), page.url("consumers")),
-        ("workflows", _("Workflows"), page.url("workflows")),
-        ("activity", _("Activity"), page.url("activity")),
+        ("queues", _("Queues"), page.url("changelist"), "o"),
+        ("problems", _("Problems"), page.url("problems"), "p"),
+        ("metrics", _("Metrics"), page.url("metrics"), "m"),
+        ("consumers", _("Consumers"), page.url("consumers"), "c"),
+        ("workflows", _("Workflows"), page.url("workflows"), "w"),
+        ("activity", _("Activity"), page.url("activity"), "a"),
     ]
     if any(config.has_schedules for config in get_config().queues.values()):
-        found.append(("schedules", _("Schedules"), page.url("schedules")))
+        found.append(("schedules", _("Schedules"), page.url("schedules"), "s"))
     if current == "outbox" or uses_outbox():
-        found.append(("outbox", _("Outbox"), page.url("outbox")))
+        found.append(("outbox", _("Outbox"), page.url("outbox"), ""))
     return [
-        {"label": label, "url": url, "count": None, "is_current": key == current, "shortcut": SHORTCUTS.get(key)}
-        for key, label, url in found
+        {"label": label, "url": url, "count": None, "is_current": key == current, "shortcut": shortcut}
+        for key, label, url, shortcut in found
     ]
 
 
@@ -400,7 +412,7 @@ def confirm(
     back_url: str = "",
     fields: Sequence[tuple[str, str]] = (),
     listed: Sequence[SafeString] = (),
-    unlisted: int = 0,
+    count: int = 0,
     dangerous: bool = False,
     inputs: Sequence[Mapping[str, Any]] = (),
     detail: tuple[str, str] | None = None,
@@ -408,7 +420,8 @@ def confirm(
 ) -> HttpResponse:
     """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty.
 
-    Without `act_url` the address of this page does it. `detail` is the label and the URL of a page to see before, and
+    Without `act_url` the address of this page does it. `count` is the number of items if `listed` has only the first
+    of them. `detail` is the label and the URL of a page to see before, and
     `samples` the context of the filter and of some messages that match.
     """
     return page.render(
@@ -421,8 +434,8 @@ def confirm(
         act_url=act_url or page.request.path,
         back_url=back_url or (page.queue_url(queue) if queue else page.url("changelist")),
         fields=[*fields, (CONFIRMED, "yes")],
-        listed=listed,
-        unlisted=number(unlisted) if unlisted else "",
+        listed=listed[:MAX_LISTED],
+        unlisted=text.beyond(max(count, len(listed)), MAX_LISTED),
         dangerous=dangerous,
         inputs=inputs,
         detail=detail,
@@ -477,8 +490,8 @@ def listed_problems(
     unmuted = [problem for problem in found if problem.mute is None]
     return {
         "problems": [shown_problem(page, problem, own=own) for problem in unmuted[:most]],
-        "more_problems": text.number(more) if (more := len(unmuted) - most) > 0 else "",
-        "muted_problems": text.number(muted) if (muted := len(found) - len(unmuted)) else "",
+        "more_problems": text.beyond(len(unmuted), most),
+        "muted_problems": text.beyond(len(found), len(unmuted)),
         "problems_url": page.url("problems"),
         "summary": problem_summary(len(unmuted)),
     }

@@ -164,6 +164,16 @@ def moment(ms: int | None, *, now: int = 0, exact: bool = False) -> SafeString |
     )
 
 
+def beyond(count: int, shown: int) -> str:
+    """Return how many of something are not shown; "" if all are."""
+    return number(count - shown) if count > shown else ""
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a value that no spreadsheet takes for a formula: texts may be anything."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+
+
 def to_url(member: bytes) -> str:
     """Encode bytes as text that is safe in URLs and forms. Empty bytes become `_-`."""
     found = "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member) or "_-"
