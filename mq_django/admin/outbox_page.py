@@ -167,7 +167,6 @@ def _message(page: Page, database: str, row: OutboxRow) -> dict[str, Any]:
         "published": text.moment(row.published_ms),
         "due": text.moment(row.due_ms),
         "size": text.size(row.size),
-        "is_claimed": row.is_claimed,
         "error": shown_error(row.error, can_see_data=can_see_data, limit=300),
         "failed": text.moment(row.failed_ms),
     }

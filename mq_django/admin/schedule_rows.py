@@ -210,7 +210,6 @@ def all_schedules(page: Page) -> HttpResponse:
         states=[{"value": each, "label": label, "is_chosen": each == state} for each, label in labels.items()],
         is_filtered=bool(asked or state),
         is_later=start > 0,
-        total=text.number(len(matching)),
         unread=[text.visible(name, limit=160) for name in every.unread[:MAX_ROWS]],
         partly=[text.visible(name, limit=160) for name in every.partly[:MAX_ROWS]],
         go_on=f"?{urlencode({field: value for field, value in terms.items() if value})}"

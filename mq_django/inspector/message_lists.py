@@ -5,6 +5,7 @@ messages() lists a state, get_message() reads one of a list again, in_log() list
 
 import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -477,7 +478,7 @@ def find_everywhere(message_id: str, *, seconds: float) -> SearchResult:
     # Its task has a result there, so the message is most likely there, too.
     known = {config.name for config in hits}
     filled.sort(key=lambda reader: reader.queue not in known)
-    scanned = _Scan(message_id, filled, deadline)
+    scanned = _scanned(message_id, filled, deadline)
     return SearchResult(
         found=[*scanned.found, *found], not_searched=scanned.not_searched, errors={**errors, **scanned.errors}
     )
@@ -524,47 +525,28 @@ def _task(config: QueueConfig, message_id: str) -> TaskEnding | None:
     return None
 
 
-#: Reads a part of what is searched.
-_Read = Callable[..., Scanned[MessageView]]
-
-
-class _Scan:
-    """A search of ready and pending messages, of which each queue gets a part in turn."""
-
-    def __init__(self, message_id: str, readers: Sequence[StreamReader], deadline: float) -> None:
-        self.found: list[FoundMessageIn] = []
-        self.errors: dict[str, str] = {}
-        self._where, self._deadline = Filter(id=message_id), deadline
-        self._topics = {public_name(reader.topic) for reader in readers if reader.topic}
-        names = [reader.queue for reader in readers]
-        # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
-        parts: list[tuple[str, _Read]] = [(name, partial(messages, name, "pending")) for name in names]
-        parts += [(name, partial(messages, name, "ready", with_log=False)) for name in names]
-        parts += [(topic, partial(in_log, topic)) for topic in sorted(self._topics)]
-        self.not_searched = self._search([(name, read, "") for name, read in parts])
-
-    def _search(self, parts: list[tuple[str, _Read, str]]) -> list[str]:
-        """Search until the message is found; return the names of what was not searched to its end."""
-        while parts:
-            left: list[tuple[str, _Read, str]] = []
-            for index, (name, read, after) in enumerate(parts):
-                if time.monotonic() > self._deadline:
-                    return sorted({each for each, *_ in (*left, *parts[index:])})
-                onward = self._step(name, read, after)
-                if self.found:
-                    return []
-                if onward:
-                    left.append((name, read, onward))
-            parts = left
-        return []
-
-    def _step(self, name: str, read: _Read, after: str) -> str:
-        """Read a part, and return the cursor behind it; "" at the end."""
+def _scanned(message_id: str, readers: Sequence[StreamReader], deadline: float) -> SearchResult:
+    """Search ready and pending messages until the message is found; each queue gets a part in turn."""
+    where, errors = Filter(id=message_id), dict[str, str]()
+    names = [reader.queue for reader in readers]
+    topics = {public_name(reader.topic) for reader in readers if reader.topic}
+    # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
+    reads: list[tuple[str, Callable[..., Scanned[MessageView]]]] = [
+        *((name, partial(messages, name, "pending")) for name in names),
+        *((name, partial(messages, name, "ready", with_log=False)) for name in names),
+        *((topic, partial(in_log, topic)) for topic in sorted(topics)),
+    ]
+    left = deque((name, read, "") for name, read in reads)
+    while left and time.monotonic() <= deadline:
+        name, read, after = left.popleft()
         try:
-            found = read(where=self._where, after=after, limit=1)
+            found = read(where=where, after=after, limit=1)
         except MQError as error:
-            self.errors[name] = str(error)
-            return ""
-        for view in found.rows:
-            self.found.append(FoundMessageIn(queue=name, state=view.state, view=view))
-        return found.after
+            errors[name] = str(error)
+            continue
+        if found.rows:
+            here = [FoundMessageIn(queue=name, state=view.state, view=view) for view in found.rows]
+            return SearchResult(found=here, not_searched=[], errors=errors)
+        if found.after:
+            left.append((name, read, found.after))
+    return SearchResult(found=[], not_searched=sorted({name for name, *_ in left}), errors=errors)

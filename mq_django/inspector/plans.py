@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig, default_time_zone, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import whole
 from mq_django.core.limits import LimitChange, LimitName, Limits, read_changes
-from mq_django.core.schedules import NEVER
 from mq_django.errors import StoreError
 from mq_django.inspector.key_lines import KeyShare, noisy_keys
 from mq_django.inspector.message_lists import in_indexes
@@ -208,12 +207,12 @@ def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
     """
     plan = find(name, schedule)
     ticks: list[int] = []
-    if plan is None or plan.entry is None or plan.next_ms is None:
+    if plan is None or plan.entry is None:
         return ticks
     tick, skipped = plan.next_ms, {each.tick_ms for each in plan.skips}
-    while tick != NEVER and len(ticks) < count:
+    while tick is not None and len(ticks) < count:
         ticks.append(tick)
-        tick = plan.entry.next_ms(tick, default_time_zone(), skipped)
+        tick = plan.next_tick_ms(tick, skipped=skipped)
     return ticks
 
 
