@@ -1,7 +1,6 @@
 """The page of activity: who did what to queues and when, with results, what can be undone, and as CSV."""
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -292,31 +291,24 @@ def export(page: Page) -> Any:
     criteria = _criteria(page)
     # Read before the headers are sent, so that Redis away is a page.
     first = action_log.search(criteria, limit=BATCH)
-    lines = _lines(criteria, first, can_see_data=page.can(SEE_DATA))
+    lines = text.csv_lines(_exported(criteria, first, can_see_data=page.can(SEE_DATA)))
     return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers=attachment("activity.csv"))
 
 
-class _Echo:
-    """A file for `csv` that returns what is written."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def _lines(criteria: Criteria, found: Scanned[Action], *, can_see_data: bool) -> Iterator[str]:
-    writer, count = csv.writer(_Echo()), 0
-    yield writer.writerow([*COLUMNS, "error"])
+def _exported(criteria: Criteria, found: Scanned[Action], *, can_see_data: bool) -> Iterator[Iterable[str]]:
+    count = 0
+    yield [*COLUMNS, "error"]
     try:
         while True:
             for each in found.rows:
-                yield writer.writerow(map(text.spreadsheet_cell, _values(each, can_see_data=can_see_data)))
+                yield _values(each, can_see_data=can_see_data)
             count += len(found.rows)
             if not found.after or count >= MAX_EXPORTED:
                 return
             found = action_log.search(criteria, after=found.after, limit=BATCH)
     except StoreError as error:
         # The headers of the response were already sent.
-        yield writer.writerow([_("Incomplete: %(error)s") % {"error": sentence_of(error)}])
+        yield [_("Incomplete: %(error)s") % {"error": sentence_of(error)}]
 
 
 def _values(found: Action, *, can_see_data: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.message_pages import state_of
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, because, confirm, needs, reason_input
 from mq_django.core.breakers import MAX_HOLDS, Hold, hold_score
 from mq_django.core.jsontext import whole
 from mq_django.core.message_format import MAX_NAME_LENGTH
@@ -99,8 +99,7 @@ def hold(page: Page, name: str) -> HttpResponse:
         most = {"most": text.number(MAX_HOLDS)}
         page.say(messages.ERROR, _("The queue has %(most)s holds, which are the most it can have.") % most)
     else:
-        because = f": {asked['reason'][:MAX_REASON]}" if asked["reason"] else ""
-        page.log(name, f"{_logged(asked)}{because}")
+        page.log(name, f"{_logged(asked)}{because(asked['reason'])}")
         return page.leave(page.queue_url(name), _("The messages are held."), messages.SUCCESS)
     return _form(page, name, asked)
 
@@ -169,12 +168,7 @@ def _form(page: Page, name: str, asked: dict[str, str]) -> HttpResponse:
                 "last. Without a name or a key, a breaker is for the whole queue."
             ),
         },
-        {
-            "name": "reason",
-            "label": _("Reason"),
-            "maxlength": str(MAX_REASON),
-            "help": _("Optional. Shown with your name until they are released."),
-        },
+        reason_input(_("Optional. Shown with your name until they are released.")),
     ]
     return confirm(
         page,

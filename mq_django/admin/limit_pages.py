@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import charts, filter_form, text
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, report, tabs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, because, confirm, needs, reason_input, report, tabs
 from mq_django.conf import get_config
 from mq_django.core.limits import NO_LIMIT, Limits, Rate, Weights
 from mq_django.core.redaction import redact_forms
@@ -17,7 +17,6 @@ from mq_django.core.texts import escape
 from mq_django.errors import InvalidArguments, NotSupported
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.action_log import to_undo
-from mq_django.inspector.actions import MAX_REASON
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.holds import SETTINGS, set_limits
 from mq_django.inspector.key_lines import HeadState, KeyLine, KeyShare, LineHead, line_hash, line_of
@@ -408,7 +407,7 @@ def change(page: Page, name: str) -> HttpResponse:
         page.say(messages.ERROR, _("A rate is such as 10/s, 100/m or 5/10s, a concurrency a number from 1."))
         return _form(page, name, {each: posted.get(SEEN + each, "") for each in names}, posted)
     said = ", ".join(f"{each} {value}" for each, value in values.items())
-    page.log(name, f"Changed limits: {said}{reason and f': {reason[:MAX_REASON]}'}")
+    page.log(name, f"Changed limits: {said}{because(reason)}")
     return page.leave(url, _("The limits are changed."), messages.SUCCESS)
 
 
@@ -425,7 +424,7 @@ def _form(page: Page, name: str, seen: dict[Any, str], asked: dict[Any, str]) ->
         }
         for each in configured.changeable
     ]
-    reason = {"name": "reason", "label": _("Reason"), "value": asked.get("reason", ""), "maxlength": str(MAX_REASON)}
+    shown = _("Optional. Shown with your name until they are changed back.")
     return confirm(
         page,
         name,
@@ -433,5 +432,5 @@ def _form(page: Page, name: str, seen: dict[Any, str], asked: dict[Any, str]) ->
         _("They hold from the next fetch on, until they are changed back. Running handlers are not interrupted."),
         _("Yes, change them"),
         fields=[(SEEN + each, seen.get(each, "")) for each in configured.changeable],
-        inputs=[*inputs, {**reason, "help": _("Optional. Shown with your name until they are changed back.")}],
+        inputs=[*inputs, reason_input(shown, value=asked.get("reason", ""))],
     )

@@ -1,10 +1,8 @@
 """The page of metrics: figures over time of all queues or of one, by queue, handler, host and version."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from io import StringIO
 from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -367,11 +365,8 @@ def rows_as_csv(page: Page) -> HttpResponse:
 
 
 def _csv(name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> HttpResponse:
-    lines = StringIO()
-    writer = csv.writer(lines)
-    writer.writerow(columns)
-    writer.writerows(map(text.spreadsheet_cell, row.values()) for row in rows)
-    return _file(f"{name}.csv", lines.getvalue(), "text/csv; charset=utf-8")
+    lines = text.csv_lines([columns, *(row.values() for row in rows)])
+    return _file(f"{name}.csv", "".join(lines), "text/csv; charset=utf-8")
 
 
 def _file(name: str, content: str, kind: str) -> HttpResponse:

@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 from mq_django import inspector
 from mq_django.admin import topic_pages
 from mq_django.admin.job_pages import running_jobs
-from mq_django.admin.queue_page import goes_on, paused_for, reason_input, stays
+from mq_django.admin.queue_page import goes_on, pause_input, paused_for, stays
 from mq_django.admin.topic_pages import is_group
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
@@ -537,7 +537,7 @@ def _ask_to_pause(page: Page) -> HttpResponse:
                 "maxlength": str(actions.MAX_NAME),
                 "help": _("By this name exactly these queues are resumed."),
             },
-            reason_input(),
+            pause_input(),
         ],
     )
 

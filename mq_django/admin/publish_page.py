@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -332,8 +332,8 @@ def _send(name: str, asked: Asked) -> str:
 def _published(page: Page, name: str, asked: Asked, message_id: str) -> HttpResponse:
     is_task = bool(asked.fields.get(TASK))
     said = _("Task %(name)s was enqueued.") if is_task else _("Message %(name)s was published.")
-    page.say(messages.SUCCESS, said % {"name": escape(asked.name)[:100]})
     verb = "Ran task" if is_task else "Published message"
     page.log(name, f"{verb} {asked.name[:200]} as {message_id}")
     # There it is found in any state.
-    return HttpResponseRedirect(f"{page.url('find')}?{urlencode({'id': message_id})}")
+    url = f"{page.url('find')}?{urlencode({'id': message_id})}"
+    return page.leave(url, said % {"name": escape(asked.name)[:100]}, messages.SUCCESS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -21,9 +21,11 @@ from mq_django.admin.ui.page import (
     VIEW,
     Page,
     View,
+    because,
     confirm,
     listed_problems,
     needs,
+    reason_input,
     state_labels,
     tabs,
 )
@@ -207,7 +209,7 @@ def pause(page: Page, name: str) -> HttpResponse:
     """Pause a queue."""
     if not page.is_confirmed:
         title, button, sentence = _("Pause the queue?"), _("Yes, pause it"), stays([quick_stats(name)])
-        return confirm(page, name, title, sentence, button, inputs=[reason_input()])
+        return confirm(page, name, title, sentence, button, inputs=[pause_input()])
     reason = page.request.POST.get("reason", "")
     changed = actions.pause(name, who=page.username, reason=reason)
     said = _("The queue is paused.") if changed else _("The queue was already paused.")
@@ -256,22 +258,20 @@ def goes_on(ready: int) -> str:
     return words % {"count": text.number(ready)}
 
 
-def reason_input() -> dict[str, str]:
+def pause_input() -> dict[str, str]:
     """Return the field for the reason of a pause, for a confirmation page."""
-    shown = _("Optional. Shown with your name until the queue is resumed.")
-    return {"name": "reason", "label": _("Reason"), "value": "", "maxlength": str(actions.MAX_REASON), "help": shown}
+    return reason_input(_("Optional. Shown with your name until the queue is resumed."))
 
 
 def paused_for(reason: str) -> str:
     """Return the text about a pause for the admin's log."""
-    return f"Paused the queue: {reason.strip()[: actions.MAX_REASON]}" if reason.strip() else "Paused the queue"
+    return f"Paused the queue{because(reason)}"
 
 
 def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
-    page.say(messages.SUCCESS if logged else messages.INFO, said)
     if logged:
         page.log(name, logged)
-    return HttpResponseRedirect(page.queue_url(name))
+    return page.leave(page.queue_url(name), said, messages.SUCCESS if logged else messages.INFO)
 
 
 # The page on which one of a queue's partitions is chosen, in the place of a page that only partitions have.

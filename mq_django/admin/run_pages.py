@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.admin.utils import quote
-from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -18,7 +18,7 @@ from mq_django.admin.run_graph import NodeLink, graph, parts_of, step_kind, step
 from mq_django.admin.ui import text
 from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT, message_url
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections, sentence_of
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, interrupted, needs, sections, sentence_of
 from mq_django.admin.ui.text import bar, share_bar
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import MAX_ARGUMENT, ranges
@@ -439,10 +439,9 @@ def _ask(page: Page, view: RunView, title: str, sentence: str, button: str, *, d
 
 def _back(page: Page, run: str, level: int, said: str, logged: str = "") -> HttpResponse:
     """Return to the run, say what was done, and log it."""
-    page.say(level, said)
     if logged:
         page.log(LOGGED + run, logged)
-    return HttpResponseRedirect(page.url("workflow_run", run))
+    return page.leave(page.url("workflow_run", run), said, level)
 
 
 @needs(VIEW, OPERATE)
@@ -483,9 +482,8 @@ def retry(page: Page, run: str) -> HttpResponse:
         with within(SECONDS):
             done = workflow_run.retry(run, seconds=RETRYING)
     except StoreError as error:
-        more = _("Changes made so far stay. You can safely try again.")
         doubt = "Retried the run (interrupted; some failed steps may have been started)"
-        return _back(page, run, messages.ERROR, f"{sentence_of(error)} {more}", doubt)
+        return _back(page, run, messages.ERROR, interrupted(error), doubt)
     if done.refused:
         refused = ngettext("%(count)s step cannot run", "%(count)s steps cannot run", done.refused)
         why = _("the queue is not in the settings, or another program has changed the step.")
@@ -532,9 +530,8 @@ def retry_step(page: Page, run: str, step: str) -> HttpResponse:
         with within(SECONDS):
             done = workflow_run.retry(run, step=chosen.number)
     except StoreError as error:
-        more = _("Changes made so far stay. You can safely try again.")
         doubt = f"Retried step {chosen.number} (interrupted; it may have been started)"
-        return _back(page, run, messages.ERROR, f"{sentence_of(error)} {more}", doubt)
+        return _back(page, run, messages.ERROR, interrupted(error), doubt)
     if done.refused:
         said = _("The step cannot run: its queue is not in the settings, or another program has changed it.")
         return _back(page, run, messages.ERROR, said)

@@ -86,11 +86,9 @@ class RsmqReader(stream_reader.StreamReader):
         """See StreamReader.ref_of()."""
         return f"priority.{receipt[1].rpartition(':')[0]}"
 
-    def held_command(
-        self, receipts: Sequence[stream_reader.Receipt], *, max_bytes: int = stream_reader.MAX_LISTED
-    ) -> Command | None:
+    def held_command(self, receipts: Sequence[stream_reader.Receipt]) -> Command | None:
         """See StreamReader.held_command(): a receipt here is the id and the receive count."""
-        args: list[Argument] = [max_bytes]
+        args: list[Argument] = [stream_reader.MAX_LISTED]
         for source, entry in receipts:
             args += (source + 1, entry.rpartition(":")[0])
         return scripts.command("rsmq_read", keys=[self._keys.hash], args=args) if receipts else None

@@ -132,11 +132,6 @@ class StreamReader:
         #: When waiting messages were read last, by the clock of Redis, in ms since 1970.
         self.now_ms = 0
 
-    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, MessageView]:
-        """Return the messages of the deliveries that still exist, by their receipts."""
-        command = self.held_command(receipts, max_bytes=max_bytes)
-        return self.held_views(receipts, self._transport.pipeline([command])[0]) if command else {}
-
     def rows(
         self,
         state: MessageState,
@@ -332,9 +327,9 @@ class StreamReader:
         # The receipt of a log's entry ends with the group's generation.
         return None if source is None else f"{source}.{receipt[1].partition('@')[0]}"
 
-    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+    def held_command(self, receipts: Sequence[Receipt]) -> Command | None:
         """Return the command that reads the messages of deliveries; None if there is nothing to read."""
-        args: list[Argument] = [max_bytes]
+        args: list[Argument] = [MAX_LISTED]
         for (number, _), entry in self._held(receipts).items():
             args += (number + 1, entry)
         return scripts.command("entries_read", keys=list(self._keys.streams()), args=args) if args[1:] else None

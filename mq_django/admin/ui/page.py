@@ -33,7 +33,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.texts import escape, truncate
 from mq_django.discovery import import_declaring
-from mq_django.inspector.actions import Outcome
+from mq_django.inspector.actions import MAX_REASON, Outcome
 from mq_django.inspector.outbox_views import uses_outbox
 from mq_django.inspector.problem_list import QueueProblem
 from mq_django.inspector.queue_view import QueueView
@@ -443,6 +443,22 @@ def confirm(
     )
 
 
+def reason_input(help_text: str, *, value: str = "") -> dict[str, str]:
+    """Return the field for the reason of an action, for a confirmation page."""
+    shown = {"name": "reason", "label": _("Reason"), "value": value, "help": help_text}
+    return {**shown, "maxlength": str(MAX_REASON)}
+
+
+def because(reason: str) -> str:
+    """Return a reason as the end of a text for the admin's log; "" without one."""
+    return f": {reason.strip()[:MAX_REASON]}" if reason.strip() else ""
+
+
+def interrupted(error: errors.MQError) -> str:
+    """Return the text of an error that has ended an action on several things."""
+    return f"{sentence_of(error)} {_('Changes made so far stay. You can safely try again.')}"
+
+
 def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, refused: str = "") -> None:
     """Show the result of an action to the user, and write it to the admin's log.
 
@@ -468,8 +484,7 @@ def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, 
         if count:
             page.say(messages.WARNING, sentence % {"count": number(count)})
     if outcome.error is not None:
-        more = _("Changes made so far stay. You can safely try again.")
-        page.say(messages.ERROR, f"{sentence_of(outcome.error)} {more}")
+        page.say(messages.ERROR, interrupted(outcome.error))
     if outcome.done or outcome.error is not None:
         # Redis may have executed the last batch although its reply was lost, so the log mentions it.
         doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""

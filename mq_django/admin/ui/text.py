@@ -1,9 +1,10 @@
 """Format values as text and HTML, and read JSON. Data of messages is escaped, and invisible characters are shown."""
 
+import csv
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, timedelta
@@ -37,6 +38,9 @@ __all__ = ["date", "duration", "number", "period"]
 
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
+
+#: What formulas begin with.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 _PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~.")
 
@@ -169,9 +173,22 @@ def beyond(count: int, shown: int) -> str:
     return number(count - shown) if count > shown else ""
 
 
-def spreadsheet_cell(value: Any) -> Any:
-    """Return a value that no spreadsheet takes for a formula: texts may be anything."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+class _Echo:
+    """A file for `csv` that returns what is written."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
+    """Yield rows as lines of CSV, with no text that a spreadsheet takes for a formula: texts may be anything."""
+    writer = csv.writer(_Echo())
+    for row in rows:
+        yield writer.writerow(_cell(cell) for cell in row)
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
 
 
 def to_url(member: bytes) -> str:
