@@ -187,6 +187,7 @@ def show(page: Page) -> HttpResponse:
         _("Metrics"),
         **{**context, "throughput": charts.columns(activity, label=label, before=found.before, marks=marks)},
         tabs=sections(page, "metrics"),
+        asked=asked,
         heading=title,
         depth=charts.depths(activity, label=_("Messages by state")) if activity.depth and not asked.of else None,
         states=[(state, state_labels()[state]) for state in activity.depth],

@@ -55,10 +55,7 @@ def groups(name: str) -> list[DeadGroup]:
     """
     parts = get_config().queue(name).each_part
     each = groups_of_queues(parts, open_transports("inspect", [part.connection for part in parts]))
-    for found in each:
-        if isinstance(found, StoreError):
-            raise found
-    return _added([group for found in each if not isinstance(found, StoreError) for group in found])
+    return _added([group for found in each for group in reply_or_raise(found)])
 
 
 def _added(found: Sequence[DeadGroup]) -> list[DeadGroup]:

@@ -158,15 +158,18 @@ def _of_parked(view: MessageView, queue: QueueView) -> Cause:
 
 def cause_in(queue: QueueView) -> Cause | None:
     """Return what all messages of a queue wait for, as far as its view says; None if any may run."""
-    busy = Cause(kind="busy", blocker=queue.blocker) if queue.blocker else None
-    return _of_queue(queue) or (Cause(kind="elsewhere") if queue.external and not queue.alive else busy)
+    return _of_queue(queue) or _of_consumers(queue)
 
 
 def _of_slots(queue: QueueView) -> Cause | None:
     """Return what no message of the queue can pass now: nobody takes it, all slots are busy, a limit is reached."""
+    return _of_consumers(queue) or _of_limits(queue)
+
+
+def _of_consumers(queue: QueueView) -> Cause | None:
     if queue.external and not queue.alive:
         return Cause(kind="elsewhere")
-    return Cause(kind="busy", blocker=queue.blocker) if queue.blocker else _of_limits(queue)
+    return Cause(kind="busy", blocker=queue.blocker) if queue.blocker else None
 
 
 def _of_holder(view: MessageView, queue: QueueView) -> Cause:

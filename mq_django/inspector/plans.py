@@ -1,7 +1,7 @@
 """The schedules and limits of a queue, for display, and deleting the state of one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
@@ -95,14 +95,12 @@ def _use(limits: Limits, reply: Any) -> LimitUse:
 def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> LimitUse:
     """Return the usage of the limits of a queue with partitions."""
     page = sorted((key for each in found for key in each.page), key=lambda key: key.next_check_ms)
-    return LimitUse(
+    return replace(
+        of_whole,
         now_ms=max(each.now_ms for each in found),
-        granted=of_whole.granted,
         concurrent=sum(each.concurrent for each in found),
         parked=sum(each.parked for each in found),
         keys=sum(each.keys for each in found),
-        limits=of_whole.limits,
-        changes=of_whole.changes,
         page=page[:count],
     )
 

@@ -108,7 +108,7 @@ def problems_among(
         queues: their names; none if these are all, for what belongs to no queue.
     """
     thresholds = thresholds or get_config().thresholds
-    found = [problem for view in views for problem in problems_of(view, thresholds)]
+    found = [_problem(view, kind, thresholds) for view in views for kind in view.problems(thresholds)]
     if "outbox" not in ignore:
         found += _of_outboxes(queues, thresholds)
     if "schedule" not in ignore:
@@ -128,12 +128,6 @@ def _of_project() -> tuple[StuckRuns | None, Mutes]:
         muted, *stuck = (reply for (reply,) in open_transport("inspect", "").pipelines([[each] for each in commands]))
         return next(filter(None, map(stuck_in, stuck)), None), preferences.mutes_in(muted, clock.now_ms())
     return None, {}
-
-
-def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[QueueProblem]:
-    """Return the problems of the messages of a queue that was read, the worst first."""
-    thresholds = thresholds or get_config().thresholds
-    return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
 
 
 def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
