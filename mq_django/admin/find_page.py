@@ -10,15 +10,7 @@ from django.http import HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from mq_django.admin.message_lists import (
-    COLUMNS,
-    LOG_COLUMNS,
-    TITLES,
-    chosen_actions,
-    row_of,
-    state_words,
-    table,
-)
+from mq_django.admin.message_lists import COLUMNS, LOG_COLUMNS, TITLES, chosen_actions, row_of, state_words, table
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import CHOSEN, SEE_DATA, VIEW, Page, needs, sections, sentence_of

@@ -11,26 +11,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
-from mq_django.admin.job_pages import (
-    CANCEL,
-    DELETE,
-    MOVE,
-    PURGE_READY,
-    REDRIVE,
-    job_line,
-    verb_of,
-)
+from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, PURGE_READY, REDRIVE, job_line, verb_of
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.page import (
-    CHOSEN,
-    OPERATE,
-    PURGE,
-    SEE_DATA,
-    VIEW,
-    Page,
-    needs,
-    tabs,
-)
+from mq_django.admin.ui.page import CHOSEN, OPERATE, PURGE, SEE_DATA, VIEW, Page, needs, tabs
 from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.keys import GROUP_SEPARATOR

@@ -29,14 +29,7 @@ from mq_django.admin.ui.page import (
 from mq_django.conf import get_config
 from mq_django.core.texts import escape, truncate
 from mq_django.inspector import outbox_views
-from mq_django.inspector.outbox_views import (
-    MAX_ROWS,
-    OutboxRow,
-    OutboxView,
-    outbox_databases,
-    outboxes,
-    outboxes_of,
-)
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxRow, OutboxView, outbox_databases, outboxes, outboxes_of
 from mq_django.inspector.problem_list import outbox_problem
 from mq_django.inspector.problem_sentences import counted
 
