@@ -1,7 +1,6 @@
 """The page that finds messages in all queues: by an id, at once, or by a query, step by step."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,7 +13,6 @@ from mq_django.admin.message_lists import COLUMNS, LOG_COLUMNS, TITLES, chosen_a
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.page import CHOSEN, SEE_DATA, VIEW, Page, needs, sections, sentence_of
-from mq_django.conf import current_time_zone
 from mq_django.core import clock
 from mq_django.core.jsontext import whole
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -272,12 +270,6 @@ def _fields(query: Query) -> Mapping[str, str]:
     """Return the fields of the filter of a list that finds the same."""
     where = query.where
     found = {"name": where.name, "key": where.key, "data": where.data, "error": where.error}
-    times = {"from": _local(where.since_ms), "to": _local(where.until_ms)}
-    return {field: value for field, value in {**found, **times}.items() if value}
-
-
-def _local(ms: int | None) -> str:
-    """Return a time as a field of a form has it."""
-    if ms is None:
-        return ""
-    return datetime.fromtimestamp(ms / 1000, current_time_zone()).strftime("%Y-%m-%dT%H:%M:%S")
+    times = {"from": where.since_ms, "to": where.until_ms}
+    found |= {field: text.form_time(ms, "%Y-%m-%dT%H:%M:%S") for field, ms in times.items()}
+    return {field: value for field, value in found.items() if value}

@@ -22,7 +22,6 @@ from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import metrics
 from mq_django.inspector.metrics import Metrics, PausedTime
-from mq_django.inspector.problem_sentences import local
 from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, Period, Spread
 
 #: The spans that can be chosen, and their minutes.
@@ -207,8 +206,8 @@ def show(page: Page) -> HttpResponse:
         csv_url=page.url("metrics_csv_export") + asked.query(),
         rows_csv_url=page.url("metrics_rows_export") + asked.query(),
         json_url=page.url("metrics_json_export") + asked.query(),
-        starts=_local(asked.since_ms),
-        ends=_local(asked.until_ms),
+        starts=text.form_time(asked.since_ms),
+        ends=text.form_time(asked.until_ms),
     )
 
 
@@ -252,11 +251,6 @@ def _menus(asked: Shown) -> list[tuple[str, Any, list[tuple[str, Any, bool]]]]:
         (field, label, [(value, text, value == current) for value, text in choices.items()])
         for field, label, choices, current in menus
     ]
-
-
-def _local(ms: int) -> str:
-    found = local(ms)
-    return "" if found is None else found.strftime("%Y-%m-%dT%H:%M")
 
 
 def _mean(row: NameActivity) -> float | None:

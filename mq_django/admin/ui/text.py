@@ -173,6 +173,12 @@ def beyond(count: int, shown: int) -> str:
     return number(count - shown) if count > shown else ""
 
 
+def form_time(ms: int | None, form: str = "%Y-%m-%dT%H:%M") -> str:
+    """Return a time as a field of a form has it; "" without one."""
+    when = None if ms is None else local(ms)
+    return "" if when is None else when.strftime(form)
+
+
 class _Echo:
     """A file for `csv` that returns what is written."""
 
