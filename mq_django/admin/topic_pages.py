@@ -16,7 +16,6 @@ from mq_django.admin.ui.page import VIEW, Page, listed_problems, needs, topic_ta
 from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.project import Problem
 from mq_django.errors import StoreError
 from mq_django.inspector import topics
 from mq_django.inspector.problem_list import QueueProblem, get_mutes, problems_among
@@ -234,9 +233,15 @@ def unread(found: Sequence[TopicView]) -> list[QueueProblem]:
         # Their server may be the problem.
         with suppress(StoreError):
             mutes = get_mutes()
-    kind: Problem = "unreadable"
     return [
-        QueueProblem(queue=name, kind=kind, sentence=f"{name} {said}", mute=mutes.get((name, kind)))
+        QueueProblem(
+            queue=name,
+            kind="unreadable",
+            sentence=f"{name} {said}",
+            figure=None,
+            threshold=None,
+            mute=mutes.get((name, "unreadable")),
+        )
         for name, said in errors
     ]
 

@@ -44,13 +44,13 @@ class Outcome:
     #: The names of moved messages for which no handler of the other queue is registered: these wait there.
     without_handler: list[str] = field(default_factory=list)
 
-    def add(self, part: "Outcome") -> None:
-        """Add the counts of the same action on other messages, and its error."""
-        self.done += part.done
-        self.asked += part.asked
-        self.missing += part.missing
-        self.refused += part.refused
-        self.error = part.error
+
+def add_part(outcome: Outcome, part: Outcome) -> None:
+    """Add the counts of the same action on other messages, and its error."""
+    outcome.done += part.done
+    outcome.missing += part.missing
+    outcome.refused += part.refused
+    outcome.error = part.error
 
 
 def effect_of(_: Given, found: Outcome) -> Effect:

@@ -17,7 +17,7 @@ from mq_django.core.publication import resubmission
 from mq_django.core.redaction import redact_bytes, redact_text, restored
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidFilter, NotSupported, QueueFull, StoreError
-from mq_django.inspector.actions import Outcome, effect_of
+from mq_django.inspector.actions import Outcome, add_part, effect_of
 from mq_django.inspector.message_views import MessageView, view_of
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.stream_reader import Scanned, one_queue, scan
@@ -273,7 +273,7 @@ def _each_message(name: str, act: Callable[[str, Sequence[str]], Outcome], messa
             break
         entries = _dead(part.name).find(left)
         found = act(part.name, [entry for entry in entries if entry is not None])
-        outcome.add(found)
+        add_part(outcome, found)
         left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
     outcome.missing += len(left)
     return outcome

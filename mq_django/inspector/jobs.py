@@ -16,7 +16,7 @@ from mq_django.core.message_format import entry_ms
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector import dead_letters
-from mq_django.inspector.actions import Outcome, effect_of
+from mq_django.inspector.actions import Outcome, add_part, effect_of
 from mq_django.inspector.dead_letters import check_target, is_at_depth, move_letters, without_handler
 from mq_django.inspector.message_lists import find_message
 from mq_django.inspector.message_views import is_in_log
@@ -334,7 +334,7 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
             assert view is not None
             found.setdefault((view[0], state), []).append(view[1].ref)
     for (part, state), refs in found.items():
-        outcome.add(move(part, state, target, refs))
+        add_part(outcome, move(part, state, target, refs))
         if outcome.error is not None:
             break
     return outcome

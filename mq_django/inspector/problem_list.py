@@ -46,9 +46,9 @@ class QueueProblem:
     #: About the queue, in the current language.
     sentence: str
     #: Messages; seconds for "late" and "starved". None for a problem that has no figure.
-    figure: float | None = None
+    figure: float | None
     #: The figure is above it. None for a problem that has no figure.
-    threshold: float | None = None
+    threshold: float | None
     #: Since when, in ms since 1970; None if that is not known.
     since_ms: int | None = None
     #: None: it is not muted.
@@ -178,8 +178,14 @@ def _of_schedules(views: Sequence[QueueView], thresholds: Thresholds) -> Iterato
             overdue_ms = 0 if plan.next_ms is None else found.now_ms - plan.next_ms
             if plan.problem or exceeds(overdue_ms / 1000, thresholds.max_age):
                 said = f"{config.name} {schedule_sentence(plan, overdue_ms)}"
-                since_ms = None if plan.problem else plan.next_ms
-                yield QueueProblem(queue=config.name, kind="schedule", sentence=said, since_ms=since_ms)
+                yield QueueProblem(
+                    queue=config.name,
+                    kind="schedule",
+                    sentence=said,
+                    figure=None,
+                    threshold=None,
+                    since_ms=None if plan.problem else plan.next_ms,
+                )
 
 
 def _stuck(stuck: StuckRuns) -> QueueProblem:

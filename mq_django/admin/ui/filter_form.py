@@ -254,7 +254,7 @@ def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict
 
 
 def onward(page: Page, terms: Mapping[str, str], scanned: int, after: str) -> dict[str, Any]:
-    """Return how many messages were scanned, with those of the pages before, and the link that goes on."""
+    """Return how many messages this page and earlier ones have scanned, and the link that goes on."""
     seen = page.request.GET.get("seen", "")
     total = scanned + (int(seen) if seen.isdecimal() and len(seen) < 16 else 0)
     said = ngettext("Scanned %(count)s message.", "Scanned %(count)s messages.", total)

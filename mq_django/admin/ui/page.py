@@ -456,7 +456,8 @@ def because(reason: str) -> str:
 
 def interrupted(error: errors.MQError) -> str:
     """Return the text of an error that has ended an action on several things."""
-    return f"{sentence_of(error)} {_('Changes made so far stay. You can safely try again.')}"
+    more = _("Changes made so far stay. You can safely try again.")
+    return f"{sentence_of(error)} {more}"
 
 
 def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, refused: str = "") -> None:

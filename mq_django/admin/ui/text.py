@@ -39,7 +39,7 @@ __all__ = ["date", "duration", "number", "period"]
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
 
-#: What formulas begin with.
+#: The first characters of formulas.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 _PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~.")
