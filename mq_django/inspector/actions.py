@@ -46,7 +46,7 @@ class Outcome:
 
 
 def add_part(outcome: Outcome, part: Outcome) -> None:
-    """Add the counts of the same action on other messages, and its error."""
+    """Count what the same action has done to other messages, and keep its error."""
     outcome.done += part.done
     outcome.missing += part.missing
     outcome.refused += part.refused
