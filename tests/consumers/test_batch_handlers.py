@@ -111,8 +111,9 @@ def test_after_a_kill_in_a_call_only_what_it_had_runs_alone(trees, send, history
     (call,) = history.lines("call")
     running = call["ids"]
     assert len(running) > 1
-    go.touch()
+    # First: nothing may end before.
     kill(call["pid"])
+    go.touch()
     wait_until(lambda: handled(history, [*ids, *waiting]))
     wait_until(lambda: is_empty(store))
     later = history.lines("call")[1:]
