@@ -121,6 +121,20 @@ def test_eight_consumers_never_take_more_in_any_window(open_queue, redis_client)
     assert all(last - first > 1_000_000 for first, last in zip(grants, grants[10:], strict=False))
 
 
+def test_a_retry_that_waits_in_a_line_keeps_the_time_of_its_publication(open_queue):
+    store = open_queue(CONCURRENCY={"key": 1})
+    publish("a")
+    first = store.take("c1", count=1)
+    ack(store, first, outcome=Retry())
+    publish("a")
+    second = store.take("c1", count=1)
+    store.promote(limit=9)
+    assert store.take("c1", count=9) == []
+    ack(store, second)
+    again = store.take("c1", count=9)
+    assert [item.message.published_ms for item in again] == [first[0].message.published_ms]
+
+
 def test_every_way_to_settle_gives_the_permit_back(open_queue, redis_client, subtests, forget):
     for outcome in (ACK, Retry(), HandBack(), Bury("no")):
         with subtests.test(outcome=outcome):

@@ -6,7 +6,7 @@ from django.core.management import CommandError
 from mq_django import inspect, schedules
 from mq_django.conf import get_config
 from mq_django.core.message_format import decode_entry
-from mq_django.core.messages import ACK, Bury, HandBack
+from mq_django.core.messages import ACK, Bury, CancelResult, HandBack
 from mq_django.core.partitions import partition_of
 from mq_django.errors import AlreadyPublished, QueueClosed
 from mq_django.management import capacity_verbs
@@ -225,6 +225,15 @@ def test_ids_unique_keys_and_dead_letters_are_found_afterwards(seeded):
     part = seeded.whole.partition_for(key=None, message_id=buried)
     assert client_of(part).hlen(part.keys.dead_ids) == 1
     assert client_of(part).hlen(part.keys.dead_groups) == 1
+
+
+def test_a_request_to_cancel_a_ready_message_moves_with_it(seeded):
+    seeded.with_number(2)
+    asked = queues["emails"].publish("sms", 1)
+    assert queues["emails"].cancel(asked, running=True) is CancelResult.ASKED
+    repartition(3)
+    seeded.with_number(3)
+    assert [store.is_cancelled(item) for store in seeded.stores() for item in take(store)] == [True]
 
 
 def test_claims_without_a_message_follow_their_unique_key_unless_a_key_may_have_chosen_the_partition(seeded):

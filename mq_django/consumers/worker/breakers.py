@@ -278,8 +278,8 @@ class Cancels:
         try:
             if isinstance(self.ids, _Unread):
                 self.read()
-            request = self.ids.get(message_id)
-            return request is not None and request.is_for(delivery) and self.is_current(delivery)
+            # Which of the messages with this id is meant, is_current() knows.
+            return message_id in self.ids and self.is_current(delivery)
         except StoreError as error:
             logger.warning("It is not known whether message %s is still to be cancelled: %s", message_id, error)
             return None

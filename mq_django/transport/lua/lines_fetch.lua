@@ -142,17 +142,14 @@ end
 
 -- Put a message into a line, but do not remove its entry. `is_returning`: to the front.
 local function put_into_line(hash, entry, fields, is_returning)
-  local id, has_time
+  local id
   for at = 1, #fields, 2 do
     id = fields[at] == 'id' and fields[at + 1] or id
-    has_time = has_time or fields[at] == 'time'
   end
   if not id then
-    fields[#fields + 1], fields[#fields + 2] = 'id', entry
+    add_all(fields, 'id', entry)
   end
-  if not has_time then
-    fields[#fields + 1], fields[#fields + 2] = 'time', string.match(entry, '^%d+')
-  end
+  keep_time(fields, entry)
   park(of_lines, hash, is_returning and RETURNING or ARRIVING, id or entry, packed(fields))
 end
 

@@ -99,6 +99,7 @@ local function take_entries(stream)
     if room() > 0 then
       local token = token_of(stream, entry[1])
       local hash = redis.call('zscore', permits, token) or ''
+      keep_time(entry[2], entry[1])
       put(hash ~= '' and 'front' or place, entry[1], id_in(entry[2]), '', hash, entry[2])
       redis.call('xdel', stream, entry[1])
       redis.call('zrem', permits, token)

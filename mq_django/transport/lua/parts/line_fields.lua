@@ -29,6 +29,17 @@ local function key_of(fields)
   end
   return key or body and attribute_of(body, 'partitionkey"', text_after)
 end
+
+-- Add the time of publication to the fields of an entry that has it only in its id, before the message gets another one.
+local function keep_time(fields, entry)
+  for at = 1, #fields, 2 do
+    if fields[at] == 'time' or fields[at] == 'message' and string.find(fields[at + 1], '"time":', 1, true) then
+      return
+    end
+  end
+  fields[#fields + 1], fields[#fields + 2] = 'time', string.match(entry, '^%d+')
+end
+
 -- The fields of an entry as one text, for a message that waits in a line: each name and value as a netstring, which is
 -- its length in bytes, ':', its bytes and ','. Exact for any bytes, also of messages that cannot be decoded.
 
