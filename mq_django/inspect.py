@@ -104,6 +104,10 @@ def _without_secrets(found: Any) -> Any:
         changed = {"key": found.key and redact_forms(found.key)}
     elif isinstance(found, Hold):
         changed = {"value": redact_forms(found.value), "error": redact_text(found.error)}
+    elif isinstance(found, Filter):
+        changed = {"key": redact_forms(found.key)}
+    elif type(found) is dict:
+        return {name: _without_secrets(value) for name, value in found.items()}
     elif type(found) in (list, tuple):
         each = type(found)(map(_without_secrets, found))
         return found if all(map(is_, each, found)) else each

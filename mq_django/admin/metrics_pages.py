@@ -72,7 +72,7 @@ def _asked(page: Page) -> Shown:
     given, now_ms = page.request.GET, clock.now_ms()
     span, since, until = (given.get(name, "") for name in ("span", "from", "to"))
     # The form always has a span and times. Those that somebody typed are not those that it was shown with.
-    is_typed = f"{since} {until}" != given.get("shown")
+    is_typed = given.get("shown", f"{since} {until}") != f"{since} {until}"
     if (since or until) and (is_typed or span not in SPANS):
         span, until_ms = "", _ms(until, now_ms)
         since_ms = _ms(since, until_ms - 3_600_000)

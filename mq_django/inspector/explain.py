@@ -273,7 +273,7 @@ def why_not_running(queue: str, view: MessageView) -> str:
     """
     if view.state in ("dead", "handled"):
         return ending_of(view)
-    if is_redacted(view.key):
+    if view.state in ("ready", "parked") and is_redacted(view.key):
         # Its line and what holds it are found by the real key.
         view = open_reader(queue).get(view.state, view.ref) or view
     return why(cause_of(view, read_queue(queue)), name=view.name, can_see_data=True)

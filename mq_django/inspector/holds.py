@@ -14,6 +14,7 @@ from mq_django.core.jsontext import whole
 from mq_django.core.limits import LIMITS, NO_LIMIT, RATES, LimitChange, LimitName, Rate
 from mq_django.core.message_format import MAX_NAME_LENGTH
 from mq_django.core.options import read_count
+from mq_django.core.redaction import is_redacted
 from mq_django.core.texts import escape, repr_of, truncate
 from mq_django.errors import InvalidArguments, InvalidFilter, NotSupported, QueueFull
 from mq_django.inspector.actions import MAX_REASON, MAX_WHO
@@ -196,6 +197,8 @@ def _about(name: str | None, key: str | None) -> Hold:
     for kind, value in found:
         if not is_text(value) or not 0 < len(value) <= MAX_NAME_LENGTH:
             raise InvalidFilter(f"Nothing has the {kind} {repr_of(value, 80)}")
+        if is_redacted(value):
+            raise InvalidFilter(f"A placeholder for a secret is no {kind}")
         return Hold(kind=kind, value=value)
     return Hold(kind="queue")
 

@@ -110,6 +110,8 @@ def test_times_that_are_typed_are_shown_and_those_that_were_shown_are_not_in_the
 
     asked = operator.get(PAGE, {**form, "span": "day"}).context["asked"]
     assert asked.span == "day"
+    # As an older address has it.
+    assert operator.get(PAGE, {"span": "day", "from": form["from"], "to": form["to"]}).context["asked"].span == "day"
     typed = operator.get(PAGE, {**form, "span": "hour", "from": "2019-11-19T08:00"}).context
     assert (typed["asked"].span, typed["starts"], typed["ends"]) == ("", "2019-11-19T08:00", form["to"])
     early = {**form, "span": "hour", "to": "2018-11-01T08:00"}

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspect, topics
-from mq_django.errors import InvalidArguments, MQError, NotSupported
+from mq_django.errors import InvalidArguments, InvalidFilter, MQError, NotSupported
 from tests.seeding import beat, opened, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -102,3 +102,8 @@ def test_keys_have_no_secrets_and_what_waits_for_one_is_still_explained(mq_setti
     assert [each.value for (each,) in held] == ["[redacted]"] * 3
     assert hold.state == "held"
     assert inspect.why("emails", parked).startswith("The limit for key “[redacted]” is reached: 1 at once.")
+    inspect.start_job("emails", "delete", "parked", who="ann", criteria=inspect.Filter(key=KEY))
+    assert inspect.jobs("emails")["parked"].order.criteria.key == "[redacted]"
+    # It is another key than the one that it stands for.
+    with pytest.raises(InvalidFilter, match="A placeholder for a secret is no key"):
+        inspect.hold("emails", key=parked.key)

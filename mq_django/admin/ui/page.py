@@ -176,7 +176,7 @@ class Page:
     @property
     def username(self) -> str:
         """Return the name of the user."""
-        return self.request.user.get_username()
+        return str(self.request.user.get_username())
 
     def say(self, level: int, text: str) -> None:
         """Show a message on the next page."""
