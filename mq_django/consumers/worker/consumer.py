@@ -455,8 +455,8 @@ class Consumer:
                 unknown = [item for item in held if (item.stream, item.entry) not in known][:BATCH]
                 if not unknown:
                     break
-                # Read after the list, so that deliveries handled in between are acked and not handed back. One that passes
-                # its timeout beside a blocked event loop did not cause that.
+                # Read after the list, so that deliveries handled in between are acked and not handed back. Those past
+                # their timeout beside a blocked event loop did not cause that.
                 running = self._loop.suspects
                 late = [each for each in shared_state.late(time.monotonic()) if each not in running]
                 cancelled = store.cancel_requests() if self._cancels[number].ids else {}
