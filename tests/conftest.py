@@ -1,5 +1,6 @@
 """A private Redis for each process that runs tests, and a namespace of its own for each test."""
 
+import logging
 import os
 import secrets
 import signal
@@ -127,6 +128,17 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mq_django.consumers.service.BUDGET", 30.0)
     # A page shows what a test has just done.
     monkeypatch.setattr("mq_django.admin.ui.live.SHARED_FOR", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """Take back what `runconsumer` does with the logs of its process: the stream may end with the test."""
+    logger = logging.getLogger("mq_django")
+    handlers, level = logger.handlers, logger.level
+    yield
+    if logger.handlers is not handlers:
+        logger.handlers, logger.propagate = handlers, True
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
